@@ -55,6 +55,18 @@ pub struct Stream<'a> {
 /// LZW with several blocks for each tile.
 pub const LZW_PARTS: &str = "swath_lzw_find,swath_lzw_measure,swath_lzw_write";
 
+/// Deflate with several blocks for each tile.
+pub const DEFLATE_SHARED: &str = "swath_inflate_start,swath_inflate_span,swath_inflate_span,swath_inflate_span,\
+     swath_inflate_finish,swath_inflate_cells,swath_inflate_join,swath_inflate_rest";
+
+/// The scratch memory that the engine gives the kernels of [`DEFLATE_SHARED`] for each tile, where the longest tile has
+/// `longest` bytes, but for fewer parts.
+pub fn deflate_shared_scratch(longest: usize) -> usize {
+    let blocks = 32 + (longest >> 14);
+    let cells = longest.next_multiple_of(16) * 2;
+    64 + (blocks + 2) * 8 + blocks * 9008 + cells + (longest / 20 + 3000) * 16
+}
+
 /// Zstd: the five kernels, one after the other.
 pub const ZSTD: &str = "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute";
 
@@ -63,12 +75,19 @@ pub const ZSTD_SOME: &str =
     "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute_some";
 
 /// Zstd for few tiles.
-pub const ZSTD_FEW: &str =
-    "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute_few";
+pub const ZSTD_FEW: &str = "swath_zstd_walk,swath_zstd_sequences_few,swath_zstd_layout,swath_zstd_literals_few,swath_zstd_cells,swath_zstd_join,\
+     swath_zstd_execute_rest";
 
 /// The scratch memory that the engine gives the Zstd kernels for each tile, where the longest tile has `longest` bytes.
 pub fn zstd_scratch(longest: usize) -> usize {
     (longest / 2).max(2 << 10).next_multiple_of(256)
+}
+
+/// The scratch memory of a tile and the `flags` of Zstd kernels that verify checksums, where `scratch` is for blocks, tables and
+/// marks.
+pub fn zstd_needs(kernel: &str, scratch: usize) -> (usize, u32) {
+    // Many blocks of threads share a tile: a ninth of the scratch is for those.
+    if kernel == ZSTD_FEW { (9 * scratch, 3) } else { (scratch, 1) }
 }
 
 /// The status of a tile before any kernel has run.
@@ -81,10 +100,14 @@ fn needs(kernel: &str, tiles: &[Stream<'_>]) -> (usize, u32) {
             let longest = tiles.iter().map(|tile| tile.bytes.len()).max().unwrap_or_default();
             (16 * (9 + longest / 4096), 3)
         }
+        DEFLATE_SHARED => {
+            let longest = tiles.iter().map(|tile| tile.len).max().unwrap_or_default();
+            (deflate_shared_scratch(longest).next_multiple_of(256), 3)
+        }
         ZSTD | ZSTD_SOME | ZSTD_FEW => {
             let longest = tiles.iter().map(|tile| tile.len).max().unwrap_or_default();
             // Checksums are verified, as in the engine.
-            (zstd_scratch(longest), 1)
+            zstd_needs(kernel, zstd_scratch(longest))
         }
         _ => (0, 0),
     }

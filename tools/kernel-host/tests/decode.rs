@@ -26,6 +26,7 @@ struct Codec(Compression, u16, &'static str);
 
 const DEFLATE: Codec = Codec(Compression::Deflate, 8, "swath_inflate");
 const DEFLATE_FEW: Codec = Codec(Compression::Deflate, 8, "swath_inflate_few");
+const DEFLATE_SHARED: Codec = Codec(Compression::Deflate, 8, decode::DEFLATE_SHARED);
 const LZW_PARTS: Codec = Codec(Compression::Lzw, 5, decode::LZW_PARTS);
 const LZW: Codec = Codec(Compression::Lzw, 5, "swath_lzw");
 const PACKBITS: Codec = Codec(Compression::PackBits, 32_773, "swath_packbits");
@@ -33,7 +34,7 @@ const PACKBITS: Codec = Codec(Compression::PackBits, 32_773, "swath_packbits");
 const ZSTD: Codec = Codec(Compression::Zstd, 50_000, decode::ZSTD);
 const ZSTD_FEW: Codec = Codec(Compression::Zstd, 50_000, decode::ZSTD_FEW);
 
-const ALL: [Codec; 7] = [DEFLATE, DEFLATE_FEW, LZW, LZW_PARTS, PACKBITS, ZSTD, ZSTD_FEW];
+const ALL: [Codec; 8] = [DEFLATE, DEFLATE_FEW, DEFLATE_SHARED, LZW, LZW_PARTS, PACKBITS, ZSTD, ZSTD_FEW];
 
 fn level(level: u64) -> Settings {
     let mut settings = Settings::default();
@@ -68,6 +69,7 @@ fn zstd_conforms() {
 #[test]
 fn kernels_for_few_tiles_conform() {
     conforms(DEFLATE_FEW, Build::Asan, 1, &[S::U8, S::F32], &[1, 3]);
+    conforms(DEFLATE_SHARED, Build::Asan, 1, &[S::U8, S::F32], &[1, 3]);
     conforms(LZW_PARTS, Build::Asan, 1, &[S::U8, S::F32], &[1, 3]);
     conforms(ZSTD_FEW, Build::Asan, 1, &[S::U8, S::F32], &[1, 3]);
 }
@@ -284,6 +286,8 @@ fn damaged_lzw_with_one_lane() {
 #[test]
 fn damaged_few_with_one_lane() {
     damaged(DEFLATE_FEW, Build::Asan, 1, 5000, 3000, 28);
+    damaged(DEFLATE_SHARED, Build::Asan, 1, 5000, 3000, 32);
+    damaged(ZSTD_FEW, Build::Asan, 1, 5000, 3000, 33);
     damaged(LZW_PARTS, Build::Asan, 1, 5000, 3000, 29);
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use swath_codec::conformance::Rng;
 use swath_kernel_host::{
     Build, KernelHost,
-    decode::{Status, Stream, ZSTD, ZSTD_FEW, ZSTD_SOME, decode, decode_with},
+    decode::{Status, Stream, ZSTD, ZSTD_FEW, ZSTD_SOME, decode, decode_with, zstd_needs},
 };
 use zstd::{
     anatomy::Met,
@@ -20,7 +20,7 @@ use zstd::{
         Decoder, Encoder, Tile, ZSTD_c_contentSizeFlag, ZSTD_c_enableLongDistanceMatching, ZSTD_c_windowLog, level,
     },
     samples::{self, any_stream, kinds, noise},
-    verdict::{BATCH, DecodeSetup, VERIFY},
+    verdict::{BATCH, DecodeSetup},
 };
 
 fn start(build: Build) -> KernelHost {
@@ -37,7 +37,7 @@ fn decodes(host: &mut KernelHost, kernel: &str, blocks: u32, lanes: u32, tiles: 
 /// The same with scratch memory for many more blocks than tiles usually have.
 fn decodes_roomily(host: &mut KernelHost, kernel: &str, blocks: u32, lanes: u32, tiles: &[Tile]) {
     for tiles in tiles.chunks(8) {
-        all_whole(tiles, |streams| decode_with(host, kernel, blocks, lanes, (2 << 20, VERIFY), streams));
+        all_whole(tiles, |streams| decode_with(host, kernel, blocks, lanes, zstd_needs(kernel, 2 << 20), streams));
     }
 }
 

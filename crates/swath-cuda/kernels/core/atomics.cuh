@@ -2,6 +2,14 @@
 #pragma once
 #include "core/base.cuh"
 
+// Makes what this lane has written visible to other blocks before what it writes later. On the host, blocks run one after the
+// other.
+SWATH_FN void fence() {
+#if SWATH_DEVICE
+    __threadfence();
+#endif
+}
+
 // Each returns the value from before the operation.
 SWATH_FN u32 atomic_add(u32* to, u32 value) {
 #if SWATH_DEVICE

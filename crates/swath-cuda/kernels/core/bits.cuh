@@ -11,6 +11,23 @@ SWATH_FN u32 joined(u32 low, u32 high, u32 shift) {
 #endif
 }
 
+// The same for any shift, of which the lower five bits count.
+SWATH_FN u32 joined_by(u32 low, u32 high, u32 shift) {
+#if SWATH_DEVICE
+    return __funnelshift_r(low, high, shift);
+#else
+    return joined(low, high, shift & 31);
+#endif
+}
+// The upper word of `high` and `low` after a left shift by the lower five bits of `shift`.
+SWATH_FN u32 upper_after(u32 high, u32 low, u32 shift) {
+#if SWATH_DEVICE
+    return __funnelshift_l(low, high, shift);
+#else
+    return u32((u64(high) << 32 | low) << (shift & 31) >> 32);
+#endif
+}
+
 SWATH_FN u32 reversed(u32 bits) {
 #if SWATH_DEVICE
     return __brev(bits);

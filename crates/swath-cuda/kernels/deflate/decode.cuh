@@ -6,16 +6,9 @@
 //
 // The kernels need no scratch memory. Block b takes tiles b, b + blocks and so on.
 #pragma once
-#include "deflate/decode_codes.cuh"
+#include "deflate/decode_stretch.cuh"
 #include "deflate/decode_window.cuh"
 #include "core/kernel.cuh"
-
-// Whether a stream begins with a zlib header without a dictionary.
-SWATH_FN bool has_zlib_head(const Span<const u8>& src) {
-    const u32 method = src.get(0), flags = src.get(1);
-    const bool known = (method & 15) == 8 && method >> 4 <= 7 && (flags & 32) == 0;
-    return src.len >= 2 && known && (method << 8 | flags) % 31 == 0;
-}
 
 // A block has `LANES` lanes. Each takes at most `WORDS` words a round, an odd number, and the window has `CELLS` bytes of
 // output.
@@ -23,10 +16,7 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     static constexpr u32 THREADS = LANES;
     using Args = DecodeArgs;
 
-    static constexpr u32 TRIES = 6;         // after so many tries, the round takes only the lanes that agree
-    static constexpr u32 WARM = 32;         // tokens that a lane decodes before its stretch, to synchronise
-    static constexpr u32 TOKENS = 64;       // tokens of a stretch, if WORDS allows
-    static constexpr u32 HEAD_WORDS = 160;  // more words than a block header has
+    static constexpr u32 TRIES = 6;  // after so many tries, the round takes only the lanes that agree
     static constexpr u32 STAGED = LANES * WORDS + 8 > HEAD_WORDS ? LANES * WORDS + 8 : HEAD_WORDS;
     static_assert(WORDS % 2 == 1 && STAGED % 4 == 0, "lanes keep off each other's banks, and words come by four");
 
@@ -36,8 +26,6 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         Window<CELLS> window;
         u32 ends[LANES];
     };
-
-    enum Stop : u32 { GOES_ON = 0, BLOCK_END = 1, BAD = 2 };
 
     // A tile while it is decoded; the same in all lanes except `share`.
     struct Tile {
@@ -96,39 +84,8 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         return STATUS_OK;
     }
 
-    struct alignas(16) Four {
-        u32 words[4];
-    };
-
-    // Loads the next words of the stream; returns the position of the next bit in them. Zeros follow the end of the
-    // stream.
     template <class Group> SWATH_FN static u32 stage(const Group& group, const Tile& tile, Shared& shared, u32 words) {
-        const u64 first = tile.bit / 128 * 16;
-        const u32 fours = (words + 3) / 4, size = group.size();
-        Four* to = reinterpret_cast<Four*>(shared.staged);
-        group.sync();
-        // Several loads are in flight at once.
-        for (u32 from = group.lane(); from < fours; from += 4 * size) {
-            Four got[4];
-            SWATH_UNROLL
-            for (u32 part = 0; part < 4; part++) {
-                const u64 at = first + (from + part * size) * 16;
-                got[part] = Four{{0, 0, 0, 0}};
-                if (from + part * size < fours && at + 16 <= tile.src.len)
-                    got[part] = *reinterpret_cast<const Four*>(tile.src.data + at);
-            }
-            SWATH_UNROLL
-            for (u32 part = 0; part < 4; part++) {
-                const u64 at = first + (from + part * size) * 16;
-                if (from + part * size >= fours) break;
-                if (at < tile.src.len && at + 16 > tile.src.len)
-                    for (u32 byte = 0; byte < 16; byte++)
-                        got[part].words[byte / 4] |= u32(tile.src.get(at + byte)) << (8 * (byte % 4));
-                to[from + part * size] = got[part];
-            }
-        }
-        group.sync();
-        return u32(tile.bit & 127);
+        return stage_bits(group, tile.src, tile.bit, words, shared.staged);
     }
 
     SWATH_FN static WindowPlace next_window(const Tile& tile) { return WindowPlace{tile.done & ~7u, tile.done}; }
@@ -160,18 +117,18 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     template <class Group> SWATH_FN static u32 decode_block(const Group& group, Tile& tile, Shared& shared) {
         const u32 token_bits = make_tables(group, shared.window.lengths, shared.codes);
         if (token_bits == 0) return STATUS_CORRUPT;
-        const u32 words = min_of(TOKENS * token_bits / 32, WORDS) | 1;
+        const u32 words = min_of(STRETCH_TOKENS * token_bits / 32, WORDS) | 1;
         const u32 lanes = min_of(group.size(), LANES), lane = group.lane();
         for (;;) {
             const u32 start = stage(group, tile, shared, lanes * words + 8);
             const u64 left = tile.src.len * 8 - tile.bit + start;
             const u32 limit = u32(min_of(left, u64(0x7fffffff)));
             const u32 begin = start + lane * words * 32, end = begin + words * 32;
-            auto measure_from = [&](u32 from) { return measure(shared, from, end, limit); };
+            auto measure_from = [&](u32 from) { return measure(shared.staged, shared.codes, from, end, limit); };
             Stretch stretch{0, 0, 0, GOES_ON};
             if (lane < lanes) {
-                const u32 warm = min_of(WARM * token_bits, begin - start);
-                stretch = measure_from(fall_in(shared, begin - warm, begin));
+                const u32 warm = min_of(WARM_TOKENS * token_bits, begin - start);
+                stretch = measure_from(fall_in(shared.staged, shared.codes, begin - warm, begin));
             }
             const u32 valid = agree(group, shared.ends, lanes, TRIES, stretch, measure_from);
             const u32 found = group.broadcast(stretch.stop << 28 | stretch.end, valid - 1);
@@ -185,44 +142,6 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
             tile.bit += (found & 0x0fffffff) - start;
             if (stop == BLOCK_END) return STATUS_OK;
         }
-    }
-
-    // Decodes from any bit until the codes have most likely synchronised; returns the first code that starts at `to` or
-    // later.
-    SWATH_FN static u32 fall_in(const Shared& shared, u32 from, u32 to) {
-        BitCursor cursor(shared.staged, from);
-        CodeChoice choice = choose_code(false);
-        while (cursor.pos < to || choice.second()) {
-            const u32 entry = shared.codes.find(cursor.peek(), choice);
-            const bool literal = entry & ENTRY_LITERAL, several = literal && cursor.pos + LENGTH_WIDTH <= to;
-            cursor.skip(max_of(entry_bits(several ? entry_joined(entry) : entry), 1u));
-            choice = choose_code(!choice.second() && !literal && (entry & ENTRY_OTHER) == 0);
-        }
-        return cursor.pos;
-    }
-
-    // Counts the tokens that start in a stretch, from its first one on. A length and its distance are two steps, so that
-    // lanes at different kinds of codes run the same instructions.
-    SWATH_FN static Stretch measure(const Shared& shared, u32 from, u32 to, u32 limit) {
-        BitCursor cursor(shared.staged, from);
-        u32 bytes = 0, stop = GOES_ON;
-        CodeChoice choice = choose_code(false);
-        while (cursor.pos < to || choice.second()) {
-            const u32 bits = cursor.peek();
-            const u32 entry = shared.codes.find(bits, choice);
-            // Not beyond the end: there the next lane takes over, and it may not see the same literals together.
-            const bool literal = entry & ENTRY_LITERAL, several = literal && cursor.pos + LENGTH_WIDTH <= to;
-            const u32 taken = several ? entry_joined(entry) : entry;
-            cursor.skip(entry_bits(taken));
-            if (entry & ENTRY_OTHER) {
-                stop = entry & ENTRY_END ? BLOCK_END : BAD;
-                break;
-            }
-            const u32 value = entry_value(entry, bits), made = literal ? entry_literals(taken) : value;
-            bytes += choice.second() ? 0 : made;
-            choice = choose_code(!choice.second() && !literal);
-        }
-        return {from, cursor.pos, bytes, cursor.pos > limit ? u32(BAD) : stop};
     }
 
     // Turns the tokens of a round into bytes. False if a match reaches back too far.

@@ -117,6 +117,30 @@ template <u32 CELLS> struct Window {
         }
     }
 
+    // Resolves the cells from `place.first` to before byte `end` of the tile as far as the window knows them, and stores them.
+    // `place.first` is byte `place.base`; `to` has room for whole groups of eight.
+    template <class Group>
+    SWATH_FN void keep(const Group& group, const WindowPlace& place, u32 end, u16* to) {
+        const u32 stop = end - place.base;
+        for (u32 at = group.lane() * 8; at < stop; at += group.size() * 8) {
+            EightCells eight = load_cells(cells + at);
+            if (at + 8 > stop || !eight.all_bytes()) {
+                u32 found[8];
+                bool pointers = false;
+                SWATH_UNROLL
+                for (u32 part = 0; part < 8; part++) {
+                    found[part] = at + part < stop ? eight.get(part) : CELL_BYTE;
+                    pointers |= found[part] >= CELL_POINTER;
+                }
+                if (pointers) follow(at, found);
+                SWATH_UNROLL
+                for (u32 part = 0; part < 4; part++) eight.pairs[part] = found[2 * part] | found[2 * part + 1] << 16;
+                share_cells(cells + at, eight);
+            }
+            share_cells(to + at, eight);
+        }
+    }
+
     // Resolves the cells up to byte `end` of the tile and writes them.
     template <class Group>
     SWATH_FN void write(const Group& group, const WindowPlace& place, u32 end, Span<u8> tile, AdlerShare& share) {
@@ -135,20 +159,7 @@ template <u32 CELLS> struct Window {
                     if (!whole && (at + part < skip || at + part >= stop)) found[part] = CELL_BYTE;
                     pointers |= found[part] >= CELL_POINTER;
                 }
-                // Unconditional loads: all are in flight before the first one is waited for.
-                while (pointers) {
-                    SWATH_UNROLL
-                    for (u32 part = 0; part < 8; part++) {
-                        const u32 from = found[part] >= CELL_POINTER ? found[part] - CELL_POINTER : at;
-                        got[part] = load_racing(cells + from);
-                    }
-                    pointers = false;
-                    SWATH_UNROLL
-                    for (u32 part = 0; part < 8; part++) {
-                        if (found[part] >= CELL_POINTER) found[part] = got[part];
-                        pointers |= found[part] >= CELL_POINTER;
-                    }
-                }
+                if (pointers) follow(at, found);
                 SWATH_UNROLL
                 for (u32 part = 0; part < 8; part++) outside |= found[part] < CELL_BYTE;
                 if (outside && place.first > 0) {
@@ -177,6 +188,26 @@ template <u32 CELLS> struct Window {
                 for (u32 part = 0; part < 8; part++)
                     if (at + part >= skip && at + part < stop)
                         tile.set(place.base + at + part, u8(words[part / 4] >> (8 * (part % 4))));
+            }
+        }
+    }
+
+  private:
+    // Follows pointers into the window from eight cells. `at` is any cell.
+    SWATH_FN void follow(u32 at, u32 (&found)[8]) const {
+        u32 got[8];
+        // Unconditional loads: all are in flight before the first one is waited for.
+        for (bool pointers = true; pointers;) {
+            SWATH_UNROLL
+            for (u32 part = 0; part < 8; part++) {
+                const u32 from = found[part] >= CELL_POINTER ? found[part] - CELL_POINTER : at;
+                got[part] = load_racing(cells + from);
+            }
+            pointers = false;
+            SWATH_UNROLL
+            for (u32 part = 0; part < 8; part++) {
+                if (found[part] >= CELL_POINTER) found[part] = got[part];
+                pointers |= found[part] >= CELL_POINTER;
             }
         }
     }

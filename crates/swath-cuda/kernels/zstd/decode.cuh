@@ -22,7 +22,10 @@ constexpr u32 ZSTD_BLOCK_LEN = 128 << 10;
 constexpr u64 ZSTD_MOST_TILE = 1ull << 30, ZSTD_MOST_STREAM = 1ull << 28;
 
 // `DecodeArgs::flags`
-enum ZstdFlags : u32 { ZSTD_VERIFY = 1 };
+enum ZstdFlags : u32 {
+    ZSTD_VERIFY = 1,  // checksums, where frames have them
+    ZSTD_SHARED = 2,  // many blocks of threads write a tile: only a ninth of its scratch is for what is described here
+};
 
 enum ZstdBlock : u32 {
     ZSTD_RAW = 0,
@@ -89,8 +92,13 @@ struct ZstdScratch {
     u32 room;  // number of notes that fit
 
     SWATH_FN ZstdScratch(const DecodeArgs& args, u64 tile)
-        : data(args.scratch + tile * args.scratch_len), len(u32(min_of(args.scratch_len, u64(0xfffffff0u)))),
-          room(most_notes(args.scratch_len)) {}
+        : data(args.scratch + tile * args.scratch_len), len(u32(min_of(own_len(args), u64(0xfffffff0u)))),
+          room(most_notes(args)) {}
+
+    SWATH_FN static u64 own_len(const DecodeArgs& args) {
+        return (args.flags & ZSTD_SHARED) != 0 ? args.scratch_len / 9 / 16 * 16 : args.scratch_len;
+    }
+    SWATH_FN static u32 most_notes(const DecodeArgs& args) { return most_notes(own_len(args)); }
 
     // So many notes for each 8 KiB of a tile that is twice as long as its scratch.
     SWATH_FN static u32 most_notes(u64 len) {

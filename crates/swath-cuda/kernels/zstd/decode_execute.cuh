@@ -8,25 +8,18 @@
 // loaded before a byte of the window is written.
 #pragma once
 #include "lz/cells.cuh"
+#include "zstd/decode_batch.cuh"
 #include "zstd/decode_checksum.cuh"
-#include "zstd/decode_sequence.cuh"
-#include "zstd/decode_tables.cuh"
 
 template <u32 LANES, u32 CELLS> struct ZstdExecute {
     static constexpr u32 THREADS = LANES;
-    static constexpr u32 BATCH = ZSTD_MOST_STRIDE;  // sequences read at once: whole strides
+    static constexpr u32 BATCH = ZstdBatch::MOST;
     using Args = DecodeArgs;
 
     // A cell is a byte or the position of an earlier one.
     static_assert(CELLS % 8 == 0 && CELLS <= CELL_BYTE, "a pointer has to fit a cell");
 
-    struct Shared {
-        u32 tables[ZSTD_TABLE_CELLS];
-        ZstdBases bases;
-        ZstdShares shares;
-        // For each sequence, and for the literals after the last: where in the block its literals and its match go, the
-        // number of its first literal, and the offset of its match.
-        u32 outs[BATCH + 2], splits[BATCH + 1], literals[BATCH + 1], offsets[BATCH + 1];
+    struct Shared : ZstdBatch {
         alignas(16) u16 cells[CELLS];
         u64 sums[4];
     };
@@ -50,7 +43,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
         for (u32 number = 0; number < blocks; number++) {
             const ZstdNote& note = tile.scratch.notes()[number];
             if (note.sequences > 0) {
-                take_tables(group, tile, number, note, shared);
+                shared.take_tables(group, tile, number, note);
                 if (!execute_block(group, tile, note, shared)) return STATUS_CORRUPT;
             }
             if ((note.flags & ZSTD_HAS_CHECKSUM) == 0 || (args.flags & ZSTD_VERIFY) == 0) continue;
@@ -62,36 +55,13 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
     }
 
     template <class Group>
-    SWATH_FN static void take_tables(const Group& group, const ZstdTile& tile, u32 number, const ZstdNote& note,
-                                     Shared& shared) {
-        if (tile.scratch.head().tables > 0) {
-            const u32* const kept = tile.scratch.tables(note);
-            for (u32 cell = group.lane(); cell < ZSTD_TABLE_CELLS; cell += group.size()) shared.tables[cell] = kept[cell];
-        } else if (group.lane() == 0) {
-            ZstdAgain::make_tables(tile, number, note, shared.tables, shared.shares);
-        }
-    }
-
-    // Where literals are loaded from.
-    struct Literals {
-        const u8* data;
-        u32 step, last;
-        u32 safe;  // words may be loaded up to this literal
-
-        SWATH_FN const u8* at(u32 index) const { return data + step * min_of(index, last); }
-    };
-
-    template <class Group>
     SWATH_FN static bool execute_block(const Group& group, const ZstdTile& tile, const ZstdNote& note, Shared& shared) {
-        const u32 last_literal = note.literals > 0 ? note.literals - 1 : 0, literal_dst = note.dst + note.size - note.literals;
-        Literals literals{tile.src.data + note.literal_at, note.literal_kind == ZSTD_PLAIN, last_literal, note.literals + 16};
-        if (note.literal_kind == ZSTD_HUFFMAN)
-            literals = Literals{tile.dst.data + literal_dst, 1, last_literal, u32(tile.dst.len) - literal_dst};
+        const ZstdLiteralPlace literals(tile, note);
         u32 done = note.dst;
         for (u32 first = 0; first < note.sequences; first += BATCH) {
             const u32 count = min_of(note.sequences - first, BATCH);
             group.sync();
-            const bool bad = !read_batch(group, tile, note, first, count, shared);
+            const bool bad = !shared.read_batch(group, tile, note, first, count);
             if (group.any(bad)) return false;
             const bool last = first + count == note.sequences;
             const u32 entries = count + last, end = note.dst + (last ? note.size : shared.outs[count]);
@@ -102,47 +72,6 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
                 write_cells(group, tile, base, done, to, shared);
                 group.sync();
                 done = to;
-            }
-        }
-        return true;
-    }
-
-    // Reads `count` sequences, each lane from a mark on. False if an offset is impossible.
-    template <class Group>
-    SWATH_FN static bool read_batch(const Group& group, const ZstdTile& tile, const ZstdNote& note, u32 first, u32 count,
-                                    Shared& shared) {
-        const u32 stride = tile.scratch.head().stride;
-        const ZstdMark* const marks = tile.scratch.marks(note) + first / stride;
-        for (u32 stretch = group.lane(); stretch * stride < count; stretch += group.size()) {
-            const ZstdMark mark = marks[stretch];
-            ZstdReader reader(shared.tables, shared.bases, BackwardBits(tile.src, mark.bit), note.sequence_at * 8);
-            reader.states[ZSTD_LITERALS] = mark.states & 511;
-            reader.states[ZSTD_OFFSETS] = mark.states >> 9 & 255;
-            reader.states[ZSTD_LENGTHS] = mark.states >> 17 & 511;
-            for (u32 which = 0; which < 3; which++)
-                reader.offsets[which] = known_offset(mark.offsets[which], note.offsets);
-            reader.begin();
-            u32 out = mark.out, literal = mark.literals;
-            const u32 from = stretch * stride, to = min_of(from + stride, count);
-            const bool last = first + to == note.sequences;
-            for (u32 index = from; index < to; index++) {
-                const ZstdSequence sequence = last && index + 1 == to ? reader.next<true>() : reader.next<false>();
-                shared.outs[index] = out;
-                shared.literals[index] = literal;
-                shared.splits[index] = out + sequence.literals;
-                shared.offsets[index] = sequence.offset;
-                // A match must not start before its frame.
-                reader.bad |= sequence.offset > note.dst + out + sequence.literals - note.frame;
-                out += sequence.literals + sequence.length;
-                literal += sequence.literals;
-            }
-            if (reader.bad) return false;
-            if (to == count) {
-                shared.outs[count] = out;
-                shared.outs[count + 1] = note.size;
-                shared.splits[count] = note.size;
-                shared.literals[count] = literal;
-                shared.offsets[count] = 1;
             }
         }
         return true;
@@ -159,7 +88,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
 
     // Sets the cells of the bytes from `done` to before `to` of the tile; cell 0 stands for byte `base`.
     template <class Group>
-    SWATH_FN static void set_cells(const Group& group, const ZstdTile& tile, const ZstdNote& note, const Literals& literals,
+    SWATH_FN static void set_cells(const Group& group, const ZstdTile& tile, const ZstdNote& note, const ZstdLiteralPlace& literals,
                                    u32 entries, u32 base, u32 done, u32 to, Shared& shared) {
         for (u32 at = group.lane() * 8; at < to - base; at += group.size() * 8) {
             const u32 begin = max_of(base + at, done) - note.dst;

@@ -1,7 +1,7 @@
 // Decodes the literals of each block, and copies blocks that are stored, to the end of the block's place in the tile.
 //
 // A block of threads takes one block. Its literals are one Huffman stream or four. Each stream is cut into stretches of
-// equal bits, one for each of eight lanes; only the first lane knows where a code begins. The others guess, and prefix
+// equal bits, one for each of eight lanes or more; only the first lane knows where a code begins. The others guess, and prefix
 // codes synchronise by themselves: where a lane ends, the next one must have started, else it decodes its stretch again.
 // Then the number of bytes of all earlier stretches is known, and each lane decodes once more, to its place.
 #pragma once
@@ -48,9 +48,9 @@ struct RingBits {
     SWATH_FN void store(i32 chunk, const FourWords& four) const { ring.put(u32(chunk) % CHUNKS * 4, four); }
 };
 
-struct ZstdDecodeLiterals {
-    static constexpr u32 THREADS = 32;
-    static constexpr u32 STREAMS = 4, STRETCHES = 8;  // streams of a block, stretches of a stream
+template <u32 STRETCHES> struct ZstdDecodeLiterals {  // stretches of a stream
+    static constexpr u32 STREAMS = 4;  // of a block
+    static constexpr u32 THREADS = STREAMS * STRETCHES;
     static constexpr u32 WARM = 768;                  // bits decoded before a stretch, to synchronise
     static constexpr u32 LEAST = 840;                 // least bits of a stretch, which has a multiple of this
     static constexpr u32 AT_ONCE = 5;                 // codes that 64 bits hold for certain
@@ -80,7 +80,7 @@ struct ZstdDecodeLiterals {
 
     template <class Group>
     SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const Args& args, Shared& shared) {
-        const u64 items = u64(args.count) * ZstdScratch::most_notes(args.scratch_len);
+        const u64 items = u64(args.count) * ZstdScratch::most_notes(args);
         for (u64 item = block; item < items; item += blocks) {
             const u64 at = item % args.count;
             const u32 number = u32(item / args.count);

@@ -23,7 +23,7 @@ struct ZstdMeasure {
         shared.bases.fill(group);
         group.sync();
         const u64 teams = (u64(args.count) + TEAM - 1) / TEAM;
-        for (u64 item = block; item < teams * ZstdScratch::most_notes(args.scratch_len); item += blocks) {
+        for (u64 item = block; item < teams * ZstdScratch::most_notes(args); item += blocks) {
             const u64 first = item % teams * TEAM;
             const u32 number = u32(item / teams);
             for (u32 slot = group.lane(); slot < TEAM; slot += group.size()) {

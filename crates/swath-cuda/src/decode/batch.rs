@@ -222,6 +222,7 @@ mod tests {
     use crate::decode::{
         footprint::Footprint, path::DecodePath, placing::Output, tables::piece_tables, test_spec::spec,
     };
+    use crate::driver::launch::inflate_shared::shared_scratch_len;
 
     #[test]
     fn tiles_are_cut_where_their_pieces_fill_them_and_else_are_one() {
@@ -265,6 +266,7 @@ mod tests {
         let of = |path, largest| Footprint::of_scratch(path, largest);
         assert_eq!(of(DecodePath::Zstd, 1 << 20), Footprint { temporary: 512 << 10, ..Footprint::default() });
         assert_eq!(of(DecodePath::Zstd, 0).temporary, 2 << 10);
+        assert_eq!(of(DecodePath::DeflateShared, 1 << 20).temporary, shared_scratch_len(1 << 20) as u64);
         for path in [
             DecodePath::Raw,
             DecodePath::Lzw,

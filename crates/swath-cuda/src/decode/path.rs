@@ -15,7 +15,7 @@ use swath_tiff::{Compression, Photometric, SampleType};
 
 use crate::{
     driver::{
-        launch::{decode::DecodeKernel, zstd::zstd_scratch_len},
+        launch::{decode::DecodeKernel, slice::is_worth_sharing},
         libraries::{
             nvjpeg::header::JpegOutput,
             nvjpeg2k::{Jpeg2000Sample, decode::Jpeg2000Components},
@@ -40,8 +40,13 @@ pub enum DecodePath {
     /// As [`DecodePath::Deflate`], where the file says how tiles are cut into pieces: kernels decode the pieces side by
     /// side.
     DeflatePieces,
+    /// As [`DecodePath::Deflate`], for reads of few tiles: several kernels with scratch for each tile share each tile among
+    /// many blocks of threads.
+    DeflateShared,
     /// The compressed bytes are uploaded, and several kernels with scratch for each tile decode them.
     Zstd,
+    /// As [`DecodePath::Zstd`], for reads of few tiles: many blocks of threads share each tile.
+    ZstdShared,
     /// The compressed bytes are uploaded, and nvCOMP decodes them. Only for trusted input.
     Lz4,
     /// The compressed bytes stay on the host, and nvJPEG decodes them into planes on the device.
@@ -247,6 +252,17 @@ impl DecodePath {
         Ok(codec.path)
     }
 
+    /// Returns the path that is faster for a read of this many tiles, the largest of `largest` decoded bytes, if there is
+    /// one. It takes more memory.
+    pub fn for_few(self, gpu: &Gpu, tiles: usize, largest: usize) -> Option<Self> {
+        let few = is_worth_sharing(gpu.facts().multiprocessors, tiles, largest);
+        match self {
+            Self::Deflate if few => Some(Self::DeflateShared),
+            Self::Zstd if few => Some(Self::ZstdShared),
+            _ => None,
+        }
+    }
+
     fn facts(self) -> PathFacts {
         let by = |decoded_by| PathFacts { decoded_by, temporary_eighths: 0, max_tile_len: None };
         match self {
@@ -255,7 +271,11 @@ impl DecodePath {
             Self::Lzw => by(DecodedBy::Kernel(DecodeKernel::Lzw)),
             Self::Deflate => by(DecodedBy::Kernel(DecodeKernel::Inflate)),
             Self::DeflatePieces => by(DecodedBy::PieceKernels),
+            Self::DeflateShared => by(DecodedBy::Kernel(DecodeKernel::InflateShared)),
             Self::Zstd => PathFacts { max_tile_len: Some(MOST_ZSTD_TILE), ..by(DecodedBy::Kernel(DecodeKernel::Zstd)) },
+            Self::ZstdShared => {
+                PathFacts { max_tile_len: Some(MOST_ZSTD_TILE), ..by(DecodedBy::Kernel(DecodeKernel::ZstdShared)) }
+            }
             Self::Lz4 => PathFacts { temporary_eighths: 2, ..by(DecodedBy::Nvcomp) },
             // Coefficients of 16 bits, and components before they are scaled to full size.
             Self::Jpeg => PathFacts { temporary_eighths: 32, ..by(DecodedBy::ImageLibrary) },
@@ -292,12 +312,12 @@ impl DecodePath {
 
     /// Whether the kernels need scratch for each tile.
     pub(crate) fn has_tile_scratch(self) -> bool {
-        self.kernel() == Some(DecodeKernel::Zstd)
+        self.tile_scratch(0) > 0
     }
 
     /// Bytes of scratch for each tile of a read whose largest tile has `largest` decoded bytes.
     pub(crate) fn tile_scratch(self, largest: usize) -> usize {
-        if self.has_tile_scratch() { zstd_scratch_len(largest) } else { 0 }
+        self.kernel().map_or(0, |kernel| kernel.tile_scratch_len(largest))
     }
 
     /// Temporary memory that is set aside for a library, in eighths of the decoded bytes.

@@ -107,6 +107,36 @@ fn one_wait_and_no_allocation_the_second_time() {
     });
 }
 
+/// Few large tiles: many blocks of threads share each of them, with and without memory for that.
+#[test]
+fn few_large_tiles_are_shared() {
+    let Some(fake) = driver::fake() else { return };
+    for script in ["sms=8", "sms=8 async=1 seed=3"] {
+        fake.with(script, |gpu| {
+            let shape = Shape { width: 700, height: 500, bands: 1, sample: SampleType::U16 };
+            // Rows that repeat with a few changes, and some noise.
+            let data: Vec<u8> = (0..700_u32 * 500)
+                .flat_map(|at| ((at % 700 / 7 + at / 20_011 * 3 + at.wrapping_mul(at) % 97 / 95) as u16).to_le_bytes())
+                .collect();
+            for (compression, launches) in [(Compression::Deflate, 1 + 10 + 4), (Compression::Zstd, 7)] {
+                let written = WriteOptions::default().with_compression(compression).with_level(6);
+                let file =
+                    cases::write(shape, &data, &cases::nodata_of(""), &written.with_blocks(Blocks::Tiles(512, 512)));
+                let dataset = cases::open(&file.unwrap()).unwrap();
+                let raster = dataset.read_device(&options(gpu)).unwrap();
+                let counters = raster.report().counters;
+                assert!(counters.launches > launches, "{compression}: {counters:?}");
+                assert_eq!(counters.synchronisations, 1, "{compression}");
+                assert!(raster.to_host().unwrap().bytes() == data, "{compression}, {script}");
+                let limited = options(gpu).with_max_device_memory(5 << 20);
+                let raster = dataset.read_device(&limited).unwrap();
+                assert!(raster.report().counters.launches <= launches, "{compression}");
+                assert!(raster.to_host().unwrap().bytes() == data, "{compression}, {script}");
+            }
+        });
+    }
+}
+
 #[test]
 fn each_group_is_launched_as_often_as_its_codec_needs() {
     let Some(fake) = driver::fake() else { return };

@@ -8,7 +8,7 @@ use swath_codec::{
 };
 use swath_kernel_host::{
     KernelHost,
-    decode::{Status, Stream, decode_with},
+    decode::{Status, Stream, decode_with, zstd_needs},
 };
 use swath_tiff::{Compression, SampleType};
 
@@ -17,7 +17,7 @@ use super::{
     damage::{Case, Sources},
     huffman,
     library::{Decoder, Rest},
-    verdict::{BATCH, DecodeSetup, VERIFY},
+    verdict::{BATCH, DecodeSetup},
 };
 
 /// How kernel and codec may judge a stream.
@@ -95,7 +95,8 @@ impl DecodeSetup {
             let tiles: Vec<_> = cases.iter().map(|(stream, len)| Stream { bytes: stream, len: *len }).collect();
             let longest = cases.iter().map(|(_, len)| *len).max().unwrap();
             let room = self.scratch.max(longest / 2).next_multiple_of(256);
-            let done = decode_with(&mut host, self.kernel, 3, self.lanes, (room, VERIFY), &tiles).unwrap();
+            let done =
+                decode_with(&mut host, self.kernel, 3, self.lanes, zstd_needs(self.kernel, room), &tiles).unwrap();
             for ((status, got), case) in done.iter().zip(&cases) {
                 let mut bytes = vec![0; case.1];
                 let fill = codec.decode(&spec, 1, &case.0, &mut bytes, &mut scratch).ok();

@@ -3,7 +3,7 @@
 use swath_codec::conformance::Rng;
 use swath_kernel_host::{
     Build, KernelHost,
-    decode::{Status, Stream, decode_with},
+    decode::{Status, Stream, decode_with, zstd_needs},
 };
 
 use super::{
@@ -44,7 +44,7 @@ fn compare(host: &mut KernelHost, setup: DecodeSetup, cases: &[Case], tally: &mu
     let tiles: Vec<_> = cases.iter().map(|(stream, len)| Stream { bytes: stream, len: *len }).collect();
     let longest = cases.iter().map(|(_, len)| *len).max().unwrap();
     let scratch = setup.scratch.max(longest / 2).next_multiple_of(256);
-    let done = match decode_with(host, setup.kernel, 3, setup.lanes, (scratch, VERIFY), &tiles) {
+    let done = match decode_with(host, setup.kernel, 3, setup.lanes, zstd_needs(setup.kernel, scratch), &tiles) {
         Ok(done) => done,
         Err(error) => {
             let kept = std::env::temp_dir().join(format!("swath-zstd-batch-{:?}", std::thread::current().id()));

@@ -4,8 +4,9 @@ use crate::{
     driver::{
         launch::{
             decode_batch::{DecodeLaunch, TileJob},
+            inflate_shared::{launch_inflate_shared, shared_scratch_len},
             slice::{by_share, check_len, ptx},
-            zstd::launch_zstd,
+            zstd::{launch_zstd, zstd_scratch_len, zstd_shared_scratch_len},
         },
         memory::{pool::Memory, streams::Streams},
     },
@@ -18,7 +19,11 @@ pub(crate) enum DecodeKernel {
     PackBits,
     Lzw,
     Inflate,
+    /// As `Inflate`, with many blocks for each tile and scratch for each tile.
+    InflateShared,
     Zstd,
+    /// As `Zstd`, with many blocks for each tile.
+    ZstdShared,
 }
 
 impl DecodeKernel {
@@ -36,6 +41,16 @@ impl DecodeKernel {
         if self == Self::Lzw { 1 << 20 } else { 0 }
     }
 
+    /// Returns the bytes of scratch for each tile of a read whose largest tile has `largest` decoded bytes.
+    pub(crate) fn tile_scratch_len(self, largest: usize) -> usize {
+        match self {
+            Self::InflateShared => shared_scratch_len(largest),
+            Self::Zstd => zstd_scratch_len(largest),
+            Self::ZstdShared => zstd_shared_scratch_len(largest),
+            Self::PackBits | Self::Lzw | Self::Inflate => 0,
+        }
+    }
+
     /// Decodes a batch of tiles.
     pub(crate) fn launch(self, streams: &Streams, stream: usize, batch: &DecodeLaunch<'_>) -> Result<(), DeviceError> {
         let count = batch.count as usize;
@@ -49,7 +64,9 @@ impl DecodeKernel {
             Self::PackBits => memory.function("packbits", ptx!("packbits"), "swath_packbits"),
             Self::Lzw => memory.function("lzw", ptx!("lzw"), "swath_lzw"),
             Self::Inflate => memory.function("inflate", ptx!("inflate"), inflate_for(memory, batch.at_once)),
-            Self::Zstd => return launch_zstd(streams, stream, batch),
+            Self::InflateShared => return launch_inflate_shared(streams, stream, batch),
+            Self::Zstd => return launch_zstd(streams, stream, batch, false),
+            Self::ZstdShared => return launch_zstd(streams, stream, batch, true),
         }?;
         let blocks = batch.count.min(function.resident);
         if blocks == 0 {

@@ -9,6 +9,7 @@ pub(crate) mod encode;
 #[cfg(test)]
 mod encoder_tests;
 pub(crate) mod inflate_pieces;
+pub(crate) mod inflate_shared;
 pub(crate) mod moments;
 pub(crate) mod nvcomp;
 pub(crate) mod nvjpeg;

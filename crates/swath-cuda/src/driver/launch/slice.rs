@@ -41,6 +41,16 @@ macro_rules! ptx {
 }
 pub(in crate::driver) use ptx;
 
+/// Least decoded bytes of a tile that many blocks of threads share: one block takes no longer for a smaller one.
+const LEAST_SHARED: usize = 128 << 10;
+
+/// Whether a read of this many tiles, the largest of `largest` decoded bytes, should share each tile among many blocks of
+/// threads. With a tile for every second multiprocessor, that was slower for half of the rasters
+/// (`kernels/deflate/NOTES.md`).
+pub(crate) fn is_worth_sharing(multiprocessors: i32, tiles: usize, largest: usize) -> bool {
+    (1..=multiprocessors.max(0) as usize / 4).contains(&tiles) && largest >= LEAST_SHARED
+}
+
 /// Returns one of three kernels: for up to two streams for each multiprocessor, for up to four, or for more.
 pub(in crate::driver) fn by_share(
     memory: &Memory,
@@ -52,5 +62,24 @@ pub(in crate::driver) fn by_share(
         0..=2 => few,
         3..=4 => some,
         _ => many,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_large_tiles_are_shared() {
+        for (tiles, largest, expected) in [
+            (0, 1 << 20, false),
+            (1, 1 << 20, true),
+            (33, 1 << 20, true),
+            (34, 1 << 20, false),
+            (9, LEAST_SHARED, true),
+            (9, LEAST_SHARED - 1, false),
+        ] {
+            assert_eq!(is_worth_sharing(132, tiles, largest), expected, "{tiles} tiles of {largest}");
+        }
     }
 }

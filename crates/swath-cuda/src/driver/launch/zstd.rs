@@ -18,12 +18,24 @@ const LEAST_SCRATCH: usize = 2 << 10;
 const GRAIN: usize = 256;
 /// Tiles for each block of a kernel that gives a tile a single lane.
 const TILES_A_BLOCK: usize = 32;
+/// Decoded bytes of a Zstd block, if an encoder fills it.
+const BLOCK_LEN: usize = 128 << 10;
 /// The flag that makes the kernels verify checksums where frames have them.
 const VERIFY: u32 = 1;
+/// The flag for tiles that many blocks of threads share.
+const SHARED: u32 = 2;
+/// Decoded bytes of a window, which one block of threads writes.
+const WINDOW: usize = 4 << 10;
 
 /// Returns the scratch of each tile of a batch whose largest tile has `largest` decoded bytes.
 pub(crate) fn zstd_scratch_len(largest: usize) -> usize {
     (largest / 2).max(LEAST_SCRATCH).next_multiple_of(GRAIN)
+}
+
+/// Returns the scratch of each tile where many blocks of threads share it: eight ninths are for its cells, four bytes for
+/// each decoded byte.
+pub(crate) fn zstd_shared_scratch_len(largest: usize) -> usize {
+    9 * zstd_scratch_len(largest)
 }
 
 /// Returns how many Zstd blocks a batch is likely to have. The grid takes more in turns.
@@ -31,11 +43,12 @@ fn likely_blocks(count: usize, largest: usize) -> usize {
     count.saturating_mul(8 + largest.div_ceil(8 << 10))
 }
 
-/// Decodes tiles. The batch has scratch for each tile.
+/// Decodes tiles. The batch has scratch for each tile. `shared`: many blocks of threads share a tile.
 pub(in crate::driver) fn launch_zstd(
     streams: &Streams,
     stream: usize,
     batch: &DecodeLaunch<'_>,
+    shared: bool,
 ) -> Result<(), DeviceError> {
     let count = batch.count as usize;
     let Some(scratch) = batch.scratch.filter(|_| count > 0) else {
@@ -46,26 +59,38 @@ pub(in crate::driver) fn launch_zstd(
         };
     };
     let each = scratch.len / count / GRAIN * GRAIN;
-    check_len("scratch of a tile", each, zstd_scratch_len(batch.largest))?;
+    let needed = if shared { zstd_shared_scratch_len(batch.largest) } else { zstd_scratch_len(batch.largest) };
+    check_len("scratch of a tile", each, needed)?;
     let mut args = batch.args()?;
-    (args.scratch, args.scratch_len, args.flags) = (scratch.address()?, each as u64, VERIFY);
+    (args.scratch, args.scratch_len, args.flags) =
+        (scratch.address()?, each as u64, if shared { VERIFY | SHARED } else { VERIFY });
     let mut buffers = batch.buffers();
     buffers.push(scratch.buffer);
     let memory = streams.memory();
     // Fewer tiles get more threads each (`kernels/zstd/NOTES.md`).
     let execute = match batch.at_once.div_ceil(memory.context.facts.multiprocessors.max(1) as usize) {
-        0..=1 => "swath_zstd_execute_few",
-        2..=4 => "swath_zstd_execute_some",
+        0..=4 => "swath_zstd_execute_some",
         _ => "swath_zstd_execute",
     };
+    let windows = count.saturating_mul(batch.largest.div_ceil(WINDOW).max(1));
+    let last: &[(&str, usize)] = if shared {
+        &[("swath_zstd_cells", windows), ("swath_zstd_join", windows), ("swath_zstd_execute_rest", count)]
+    } else {
+        &[(execute, count)]
+    };
+    // One block of threads for each Zstd block that has sequences, where all of them fit on the device.
+    let compressed = count.saturating_mul(batch.largest.div_ceil(BLOCK_LEN).max(1));
+    let chain = memory.function("zstd", ptx!("zstd"), "swath_zstd_sequences_few")?;
+    let sequences =
+        if compressed <= chain.resident as usize { "swath_zstd_sequences_few" } else { "swath_zstd_sequences" };
     let (by_lanes, by_blocks) = (count.div_ceil(TILES_A_BLOCK), likely_blocks(count, batch.largest));
-    for (name, most) in [
+    let first = [
         ("swath_zstd_walk", by_lanes),
-        ("swath_zstd_sequences", by_blocks),
+        (sequences, by_blocks),
         ("swath_zstd_layout", by_lanes),
-        ("swath_zstd_literals", by_blocks),
-        (execute, count),
-    ] {
+        (if shared { "swath_zstd_literals_few" } else { "swath_zstd_literals" }, by_blocks),
+    ];
+    for (name, most) in first.into_iter().chain(last.iter().copied()) {
         let function = memory.function("zstd", ptx!("zstd"), name)?;
         let blocks = u32::try_from(most).unwrap_or(u32::MAX).min(function.resident).max(1);
         // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers; the scratch holds
@@ -86,6 +111,7 @@ mod tests {
         }
         assert_eq!(zstd_scratch_len((4 << 10) + 2), (2 << 10) + 256);
         assert_eq!(zstd_scratch_len((1 << 20) + 1), 512 << 10);
+        assert_eq!(zstd_shared_scratch_len(1 << 20), 4608 << 10);
     }
 
     #[test]

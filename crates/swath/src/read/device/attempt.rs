@@ -80,6 +80,22 @@ fn decline_large_zstd(tiles: &TileSelection<'_>, _: &[plan::RowUnits]) -> Result
     Ok(large.then_some("Zstd tiles of more than 1 GiB are not decoded on the GPU"))
 }
 
+/// Plans a read of few tiles by the path that is faster for them, if there is one and the read fits in one batch with its
+/// scratch.
+fn for_few(
+    selection: TileSelection<'_>,
+    plan: &DecodePlan,
+    tiles: usize,
+    gpu: &Gpu,
+    budget: u64,
+) -> Result<Option<(DecodePlan, Vec<plan::RowUnits>, plan::Batches)>, Error> {
+    let Some(path) = plan.path.for_few(gpu, tiles, plan.largest) else { return Ok(None) };
+    let rows = TileSelection { path, ..selection }.rows()?;
+    let plan = DecodePlan { path, ..plan.clone() };
+    let batches = plan::batches(&rows, budget, Decoder::fixed_bytes(&plan, tiles as u64));
+    Ok(batches.ok().filter(|batches| batches.ranges.len() == 1).map(|batches| (plan, rows, batches)))
+}
+
 /// How one attempt ended.
 enum Outcome {
     Done(DeviceRaster),
@@ -209,6 +225,10 @@ impl Request<'_> {
             timed: self.device.timed.unwrap_or(false),
         };
         let batches = plan::batches(&rows, budget, Decoder::fixed_bytes(&plan, tiles as u64))?;
+        let (plan, rows, batches) = match for_few(selection, &plan, tiles, gpu, budget)? {
+            Some(faster) => faster,
+            None => (plan, rows, batches),
+        };
         let decoder = Decoder::new(gpu, plan.clone(), tiles, batches.room, batches.halves)?;
         let notices_before = notices.len();
         let direct =
