@@ -52,12 +52,13 @@ fn launch(
     src.resize(src.len().next_multiple_of(4), 0xee);
     let lens: Vec<u8> = case.tiles.iter().flat_map(|tile| (tile.len() as u32).to_le_bytes()).collect();
     let all = case.tiles.len() * pieces;
+    let scratch_len = 4 * stride * case.tiles.len() + SCRATCH * blocks as usize;
     let buffers = [
         Buffer::In(&src),
         Buffer::Out(all * dst_stride),
         Buffer::In(&lens),
         Buffer::Out(all * 4),
-        Buffer::Out(SCRATCH * blocks as usize),
+        Buffer::Out(scratch_len),
     ];
     let long = |number: usize| (number as u64).to_le_bytes();
     let numbers =
@@ -73,10 +74,10 @@ fn launch(
         Argument::Pointer(2, 0),
         Argument::Pointer(3, 0),
         Argument::Pointer(4, 0),
-        Argument::Bytes(&long(SCRATCH)),
+        Argument::Bytes(&long(scratch_len)),
         Argument::Bytes(&numbers),
     ];
-    let back = host.run("swath_deflate_encode", blocks, lanes, &buffers, &arguments).unwrap();
+    let back = host.run("swath_deflate_links,swath_deflate_encode", blocks, lanes, &buffers, &arguments).unwrap();
     let (sizes, _) = back[1].as_chunks::<4>();
     let tile = |index: usize| {
         let used = case.tiles[index].len().div_ceil(case.piece_len);

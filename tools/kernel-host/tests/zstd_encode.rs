@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use swath_codec::{Fill, Registry, Scratch, TileSpec, conformance, conformance::Rng};
 use swath_kernel_host::{
     Build, KernelHost,
+    decode::{Status, Stream, ZSTD, decode},
     server::{Argument, Buffer},
 };
 use swath_tiff::{Compression, SampleType};
@@ -13,9 +14,9 @@ use swath_tiff::{Compression, SampleType};
 /// The size of a piece that the kernel refuses, and what the tests return for it.
 const NO_ROOM: usize = u32::MAX as usize;
 const REFUSED: &[u8] = b"refused";
-const KERNEL: &str = "swath_zstd_encode";
+const KERNELS: &str = "swath_zstd_links,swath_zstd_encode";
 /// Scratch memory for each block of the grid.
-const SCRATCH: usize = 192 << 10;
+const SCRATCH: usize = 16_384 * 10 + 65_536;
 const PIECE: usize = 65536;
 
 /// Tiles and encoding parameters.
@@ -60,12 +61,13 @@ fn encode_with_lens(
     }
     let lens: Vec<u8> = lens.iter().flat_map(|len| len.to_le_bytes()).collect();
     let dst_len = dst_stride * pieces * case.tiles.len();
+    let scratch_len = 4 * src.len() + SCRATCH * blocks as usize;
     let buffers = [
         Buffer::In(&src),
         Buffer::Out(dst_len),
         Buffer::In(&lens),
         Buffer::Out(4 * pieces * case.tiles.len()),
-        Buffer::Out(SCRATCH * blocks as usize),
+        Buffer::Out(scratch_len),
     ];
     let long = |number: usize| (number as u64).to_le_bytes();
     let numbers =
@@ -81,10 +83,10 @@ fn encode_with_lens(
         Argument::Pointer(2, 0),
         Argument::Pointer(3, 0),
         Argument::Pointer(4, 0),
-        Argument::Bytes(&long(SCRATCH)),
+        Argument::Bytes(&long(scratch_len)),
         Argument::Bytes(&numbers),
     ];
-    let back = host.run(KERNEL, blocks, lanes, &buffers, &arguments).unwrap();
+    let back = host.run(KERNELS, blocks, lanes, &buffers, &arguments).unwrap();
     let sizes: Vec<usize> = back[1].as_chunks().0.iter().map(|size| u32::from_le_bytes(*size) as usize).collect();
     let piece = |index: usize| match sizes[index] {
         NO_ROOM => REFUSED.to_vec(),
@@ -122,7 +124,7 @@ impl Library {
     }
 }
 
-/// Encodes, checks every tile and every single piece, and returns the blocks.
+/// Encodes, checks every tile and the length of every piece, and returns the blocks.
 fn round_trip(host: &mut KernelHost, blocks: u32, lanes: u32, case: &EncodeCase<'_>) -> Vec<Vec<Vec<u8>>> {
     let mut library = Library::new();
     let made = encode(host, blocks, lanes, case);
@@ -132,11 +134,7 @@ fn round_trip(host: &mut KernelHost, blocks: u32, lanes: u32, case: &EncodeCase<
             continue;
         }
         assert!(library.decode(&frame(tile.len(), made), tile.len()) == *tile, "{} bytes", tile.len());
-        // Each block becomes a frame of its own once it is marked as the last.
         for (piece, block) in tile.chunks(case.piece_len).zip(made) {
-            let mut alone = block.clone();
-            alone[0] |= 1;
-            assert!(library.decode(&frame(piece.len(), &[alone]), piece.len()) == *piece, "{} bytes", piece.len());
             assert!(block.len() <= piece.len() + 3);
         }
     }
@@ -272,6 +270,27 @@ fn tiles_of_several_pieces_come_back() {
             tiles.push(tile);
         }
         round_trip(&mut host, 3, 1, &EncodeCase::new(&tiles, piece_len));
+    }
+}
+
+/// Rows that repeat those far above: matches reach over several pieces, and the decoding kernels follow them.
+#[test]
+fn matches_reach_into_earlier_pieces() {
+    let mut rng = Rng(8);
+    let mut host = KernelHost::start(Build::Asan).unwrap();
+    let noise: Vec<u8> = (0..3 * PIECE / 2).map(|_| rng.next() as u8).collect();
+    let repeated = [&noise[..], &noise, &noise[..1000]].concat();
+    let mut tiles = vec![repeated.clone()];
+    tiles.extend(kinds(repeated.len(), &mut rng));
+    let made = round_trip(&mut host, 2, 1, &EncodeCase::new(&tiles, PIECE));
+    let size: usize = made[0].iter().map(Vec::len).sum();
+    assert!(size < noise.len() + 2000, "{size} bytes: the second half should take none");
+    for (tile, blocks) in tiles.iter().zip(&made) {
+        let frame = frame(tile.len(), blocks);
+        let (status, back) =
+            decode(&mut host, ZSTD, 1, 1, &[Stream { bytes: &frame, len: tile.len() }]).unwrap().remove(0);
+        assert_eq!(status, Status::Ok);
+        assert!(back == *tile);
     }
 }
 

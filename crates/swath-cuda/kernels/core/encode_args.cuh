@@ -19,7 +19,7 @@ struct EncodeArgs {
     u64 dst_stride;
     const u32* lens;
     u32* sizes;
-    u8* scratch;      // scratch_len bytes for each block of the grid
+    u8* scratch;      // what it holds is up to each codec
     u64 scratch_len;
     u32 tiles;
     u32 pieces;

@@ -4,8 +4,9 @@
 // an empty stored block, so that pieces begin and end at whole bytes, and no match reaches into another piece. One after
 // the other they are an ordinary stream, and each can be decoded without the others.
 //
-// The matches are in scratch memory (lz/match.cuh). The lanes go through the piece twice, in chunks, each lane with a few
-// positions: once to count the symbols, once to write their bits, where sums over the lanes give each lane its place.
+// The scratch memory has the links of all tiles (lz/links.cuh), then the matches for each block of the grid. The lanes go
+// through the piece twice, in chunks, each lane with a few positions: once to count the symbols, once to write their bits,
+// where sums over the lanes give each lane its place.
 #pragma once
 #include "deflate/encode_codes.cuh"
 #include "core/encode_args.cuh"
@@ -19,7 +20,7 @@ struct DeflateEncode {
     static constexpr u32 PIECE_LEN = LzMatch::PIECE_LEN;  // the longest piece
     static constexpr u32 STORED_LEN = 65535;              // bytes of a stored block
     static constexpr u32 MATCHES = 20480;                 // more matches are not used
-    static constexpr u32 SCRATCH = MATCHES * 8;           // bytes for each block of the grid
+    static constexpr u32 SCRATCH = MATCHES * 8;           // bytes for each block of the grid, beside the links
     static constexpr u32 NO_ROOM = 0xffffffff;            // the size of a piece whose buffers are too small
 
     // The longest encoded piece: stored blocks and the empty one. As a stride it is rounded up to 16.
@@ -64,19 +65,21 @@ struct DeflateEncode {
         const Span<const u8> whole = Span<const u8>(args.src, args.src_len).part(tile * args.src_stride, words);
         const Span<const u8> src(whole.data + start, min_of(len - start, u64(args.piece_len)));
         const Span<u8> dst = Span<u8>(args.dst, args.dst_len).part(piece * args.dst_stride, args.dst_stride);
-        const Span<u8> scratch(args.scratch + block * args.scratch_len, args.scratch_len);
+        const u64 links_len = LzLinkTable::len(args);
+        const Span<u8> scratch = Span<u8>(args.scratch, args.scratch_len).part(links_len + u64(block) * SCRATCH, SCRATCH);
         if (whole.len == 0 || args.piece_len > PIECE_LEN || len > u64(args.pieces) * args.piece_len) return NO_ROOM;
-        if (dst.len < 16 || scratch.len < SCRATCH) return NO_ROOM;
+        if (dst.len < 16 || scratch.len != SCRATCH) return NO_ROOM;
         if (!aligned_to(whole.data, 4) || !aligned_to(dst.data, 4) || !aligned_to(scratch.data, 4)) return NO_ROOM;
         const bool last = start + src.len == len;
 
         const Span<u32> list(reinterpret_cast<u32*>(scratch.data), MATCHES * 2);
         const LzLimits limits = {3, 258, 32768};
+        const LzBytes bytes(src);
+        const LzSource source = {bytes, 0, LzLinkTable::of(args, tile).part(start, src.len)};
         const u32 count =
-            LzMatch::run(group, src, limits, args.effort, args.row_len, args.pixel_len, list, shared.matching);
+            LzMatch::run(group, source, limits, args.effort, args.row_len, args.pixel_len, list, shared.matching);
         group.sync();
         Coding& coding = shared.coding;
-        const LzBytes bytes(src);
         coding.codes.clear(group);
         Walk walk = {count, 0, 0};
         for (u32 chunk = 0; chunk < bytes.len; chunk += CHUNK) {

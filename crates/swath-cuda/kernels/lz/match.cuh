@@ -1,58 +1,39 @@
 // Finds the matches in a piece of a tile that Deflate and Zstd then encode.
 //
 // The matcher goes through a piece in windows. For every position of a window the lanes consider a few earlier places:
-// those at the distances at which rasters repeat (the byte, pixel or row before), which are compared for the whole window
-// at once into bit masks, and the last place whose next bytes have the same hash, which one warp looks up while the
-// others compare. The gain of a match is the number of bits that it saves: the cost of its literals, by the distribution
-// of the piece's bytes, less the cost of the match. A position whose successor gains more stays a literal. Which
-// positions are reached from the window's first one is found the way packbits/decode.cuh finds packets.
+// those at the distances at which rasters repeat (the byte, pixel or row before and its neighbours), which are compared for
+// the whole window at once into bit masks, and those that the links of lz/links.cuh lead to, which may lie in earlier pieces.
+// The gain of a match is the number of bits that it saves: the cost of its literals, by the distribution of the piece's
+// bytes, less the cost of the match. A position whose successor gains more stays a literal. Which positions are reached from
+// the window's first one is found the way packbits/decode.cuh finds packets.
 #pragma once
 #include "core/atomics.cuh"
 #include "core/bits.cuh"
 #include "core/kernel.cuh"
+#include "lz/bytes.cuh"
+#include "lz/links.cuh"
 
 // The limits of a format.
 struct LzLimits {
     u32 min_len;       // 3 or more
     u32 max_len;       // at most 258, or at least 65535, which means no limit
-    u32 max_distance;  // at most 65535
-};
-
-// A piece, read word by word. The whole words that hold its first and last byte belong to the buffer.
-struct LzBytes {
-    const u32* words;
-    u32 skew, last, len;
-
-    SWATH_FN explicit LzBytes(const Span<const u8>& src) {
-        skew = u32(reinterpret_cast<u64>(src.data) & 3);
-        words = reinterpret_cast<const u32*>(src.data - skew);
-        len = u32(src.len);
-        last = len > 0 ? (skew + len - 1) >> 2 : 0;
-    }
-    SWATH_FN u32 byte(u32 at) const { return words[(at + skew) >> 2] >> (((at + skew) & 3) * 8) & 0xff; }
-    // The four bytes from `at` on, the first least significant. `at` lies in the piece; bytes beyond the end are
-    // undefined.
-    SWATH_FN u32 four(u32 at) const {
-        const u32 word = (at + skew) >> 2;
-        return joined(words[word], words[min_of(word + 1, last)], ((at + skew) & 3) * 8);
-    }
+    u32 max_distance;  // less than 2^23
 };
 
 struct LzMatch {
     static constexpr u32 PIECE_LEN = 65536;  // the longest piece
     static constexpr u32 WINDOW = 1024;
     static constexpr u32 REACH = 258;        // longest match at first; `join` makes longer ones
-    static constexpr u32 HASH_BITS = 12;
-    static constexpr u32 DISTANCES = 3;      // distances at which rasters repeat
-    // So many bytes are hashed that they hold CHANCE bits of information, within these limits: positions that agree in
-    // fewer bits may do so by chance.
-    static constexpr u32 CHANCE = 22, LEAST_HASHED = 4, MOST_HASHED = 8;
-    static constexpr u32 NO_HASH = 0xffffffff;
+    static constexpr u32 DISTANCES = 5;      // distances at which rasters repeat
+    static constexpr u32 DISTANCE_BITS = LzLink::DISTANCE_BITS;
     static constexpr u32 MASK_WORDS = (WINDOW + REACH + 31) / 32 + 1;
     static constexpr u32 PART = 8, PARTS = WINDOW / PART, STRETCH = 8 * PART;
     static constexpr u32 SLOTS = WINDOW + 2 * PARTS;
     // Costs are in sixteenths of a bit.
-    static constexpr u32 LEAST_COST = 16, MOST_COST = 15 * 16;
+    // Where so many positions of a window have matches so long at the distances of rasters, links are not followed.
+    static constexpr u32 MOST_GOOD = WINDOW * 11 / 16, GOOD_LEN = 8;
+    static constexpr u32 NEAR_SYMBOL = 0, FAR_SYMBOL = 3 * 16;  // of the distances of rasters, and of others
+    static constexpr u32 LEAST_COST = 4 * 16, MOST_COST = 15 * 16;
 
     struct Weighed {
         // Cost of all literals before a position of the window, modulo 2^16.
@@ -66,10 +47,8 @@ struct LzMatch {
         u16 leaves_stretch[SLOTS];
     };
     struct Shared {
-        // The last position with a hash, << 16, and more bits of that hash.
-        u32 heads[1u << HASH_BITS];
-        // For each position of the window: first a candidate distance; then length << 16 and distance of its match, 0 for
-        // a literal.
+        // For each position of the window: length << DISTANCE_BITS and distance of its match, 0 for a literal. Before
+        // that, counts of bytes.
         u32 found[WINDOW + 1];
         union {
             Weighed weighed;
@@ -81,29 +60,29 @@ struct LzMatch {
         u8 literal[256];
     };
 
-    // Lists the matches of a piece as {position | length << 16, distance}, by position, without overlaps. Returns their
-    // number. Matches that `out` has no room for stay literals; 43690 words are enough for any piece. `effort` 1 looks at
-    // the distances of rasters only, 2 at hashes and fewer distances, 3 at hashes and all distances.
+    // Lists the matches of a piece as {position | length << 16, distance}, by position, without overlaps. Positions count
+    // from the start of the piece. Returns their number. Matches that `out` has no room for stay literals; 43690 words are
+    // enough for any piece. `effort` 1 looks at the distances of rasters only, 2 and 3 at links too, 3 at more of them.
     template <class Group>
-    SWATH_FN static u32 run(const Group& group, const Span<const u8>& src, const LzLimits& limits, u32 effort,
-        u32 row_len, u32 pixel_len, const Span<u32>& out, Shared& shared) {
-        if (src.len > PIECE_LEN) return 0;
-        const LzBytes bytes(src);
-        Search search = {{1, effort == 2 ? 0 : pixel_len > 1 ? pixel_len : 2 * row_len, row_len}, 0};
+    SWATH_FN static u32 run(const Group& group, const LzSource& source, const LzLimits& limits, u32 effort, u32 row_len,
+        u32 pixel_len, const Span<u32>& out, Shared& shared) {
+        const LzBytes& bytes = source.bytes;
+        if (bytes.len - source.start > PIECE_LEN) return 0;
+        Search search = {{1, pixel_len > 1 ? pixel_len : 2 * row_len, row_len, row_len + pixel_len, row_len - pixel_len}, 8, 3};
         for (u32 k = 0; k < DISTANCES; k++) {
             if (search.distances[k] > limits.max_distance) search.distances[k] = 0;
         }
-        const u32 hash_len = price(group, bytes, shared);
-        search.hash_len = effort > 1 ? hash_len : 0;
-        u32 count = 0, enter = 0;
-        for (u32 window = 0; window < bytes.len; window += WINDOW) {
-            hash(group, bytes, window, search, shared);
+        if (effort > 2) search.links = search.strangers = 32;
+        if (effort <= 1 || source.links.len < bytes.len) search.links = 0;
+        price(group, source, shared);
+        u32 count = 0, enter = source.start;
+        for (u32 window = source.start; window < bytes.len; window += WINDOW) {
             sum_costs(group, bytes, window, shared);
-            search_window(group, bytes, window, search, shared);
-            weigh(group, bytes, window, limits, search, shared);
+            compare(group, bytes, window, search, shared);
+            weigh(group, source, window, limits, search, shared);
             choose(group, shared);
             const u32 leave = chain(group, enter - window, shared);
-            count = list(group, window, count, out, shared);
+            count = list(group, window - source.start, count, out, shared);
             enter = window + leave;
         }
         if (limits.max_len > REACH) count = join(group, count, out, shared);
@@ -111,66 +90,55 @@ struct LzMatch {
     }
 
   private:
-    // The places to look at: distances (0: none), and the number of bytes to hash (0: no hashing).
+    // The places to look at: distances (0: none), the number of links to follow, and of those that may lead to other bytes.
     struct Search {
         u32 distances[DISTANCES];
-        u32 hash_len;
+        u32 links, strangers;
 
         SWATH_FN bool has(u32 distance) const {
-            return distance == 0 || distance == distances[0] || distance == distances[1] || distance == distances[2];
+            bool any = distance == 0;
+            SWATH_UNROLL
+            for (u32 k = 0; k < DISTANCES; k++) any |= distance == distances[k];
+            return any;
         }
     };
 
     SWATH_FN static u32 slot(u32 at) { return at + at / PART * 2; }
-    SWATH_FN static u32 length_of(u32 found) { return found >> 16; }
-    SWATH_FN static u32 distance_of(u32 found) { return found & 0xffff; }
+    SWATH_FN static u32 length_of(u32 found) { return found >> DISTANCE_BITS; }
+    SWATH_FN static u32 distance_of(u32 found) { return low_bits(found, DISTANCE_BITS); }
 
-    // log2 in sixteenths, linear between powers of two; 0 for 0.
-    SWATH_FN static u32 log_of(u32 value) {
-        if (value == 0) return 0;
-        const u32 whole = highest_one(value);
-        return whole * 16 + (u32(u64(value) * 16 >> whole) & 15);
-    }
     // Cost of a match without its distance.
-    SWATH_FN static u32 length_cost(u32 len) { return 3 * 16 + log_of(len); }
+    SWATH_FN static u32 length_cost(u32 len) { return 2 * 16 + log_of(len); }
 
     // Cost of a distance whose symbol costs `symbol`. Larger distances have more extra bits.
     SWATH_FN static u32 distance_cost(u32 distance, u32 symbol) { return symbol + max_of(log_of(distance), 16u) - 16; }
 
-    // Finds the cost of each byte as a literal, from a quarter of the piece. Returns the number of bytes to hash: enough
-    // that most equal ones are not equal by chance.
-    template <class Group> SWATH_FN static u32 price(const Group& group, const LzBytes& bytes, Shared& shared) {
-        constexpr u32 COPIES = (1u << HASH_BITS) / 256;  // of the counters, so that fewer lanes add to the same one
-        for (u32 k = group.lane(); k < 1u << HASH_BITS; k += group.size()) shared.heads[k] = 0;
+    // Finds the cost of each byte as a literal, from a quarter of the piece.
+    template <class Group> SWATH_FN static void price(const Group& group, const LzSource& source, Shared& shared) {
+        constexpr u32 COPIES = WINDOW / 256;  // of the counters, so that fewer lanes add to the same one
+        for (u32 k = group.lane(); k < COPIES * 256; k += group.size()) shared.found[k] = 0;
         group.sync();
-        u32* const counts = shared.heads + group.lane() % COPIES * 256;
-        for (u32 k = group.lane(); k * 16 < bytes.len; k += group.size()) {
+        u32* const counts = shared.found + group.lane() % COPIES * 256;
+        for (u32 k = group.lane(); k * 16 < source.bytes.len - source.start; k += group.size()) {
             // Eight words of every 32, so that short rows are sampled evenly too.
-            const u32 at = (k / 8 * 32 + k % 8) * 4;
-            if (at + 4 > bytes.len) continue;
-            const u32 four = bytes.four(at);
+            const u32 at = source.start + (k / 8 * 32 + k % 8) * 4;
+            if (at + 4 > source.bytes.len) continue;
+            const u32 four = source.bytes.four(at);
             SWATH_UNROLL
             for (u32 shift = 0; shift < 32; shift += 8) atomic_add(&counts[four >> shift & 0xff], 1u);
         }
         group.sync();
-        u32 all = 0, sum = 0;
+        u32 all, sum = 0;
         for (u32 k = group.lane(); k < 256; k += group.size()) {
-            for (u32 copy = 1; copy < COPIES; copy++) shared.heads[k] += shared.heads[copy * 256 + k];
-            sum += shared.heads[k];
+            for (u32 copy = 1; copy < COPIES; copy++) shared.found[k] += shared.found[copy * 256 + k];
+            sum += shared.found[k];
         }
         group.exclusive_sum(sum, all);
-        sum = 0;
         for (u32 k = group.lane(); k < 256; k += group.size()) {
-            const u32 cost = log_of(all) - log_of(shared.heads[k]);
+            const u32 cost = log_of(all) - log_of(shared.found[k]);
             shared.literal[k] = u8(min_of(max_of(cost, LEAST_COST), MOST_COST));
-            sum += shared.heads[k] * shared.literal[k];
         }
-        u32 total;
-        group.exclusive_sum(sum, total);
-        for (u32 k = group.lane(); k < 1u << HASH_BITS; k += group.size()) shared.heads[k] = 0;
         group.sync();
-        const u32 mean = all == 0 ? MOST_COST : total / all;
-        return min_of(max_of(CHANCE * 16 / mean, LEAST_HASHED), MOST_HASHED);
     }
 
     template <class Group>
@@ -198,13 +166,12 @@ struct LzMatch {
         return ((~others & 0x80808080u) >> 7) * 0x10204080u >> 28;
     }
 
-    // Compares the bytes of the window with those at the distances before; lane `nth` of `of` takes its share.
-    SWATH_FN static void compare(u32 nth, u32 of, const LzBytes& bytes, u32 window, const Search& search,
-        Shared& shared) {
-        for (u32 k = nth; k < DISTANCES * MASK_WORDS; k += of) {
+    // Compares the bytes of the window with those at the distances before.
+    template <class Group>
+    SWATH_FN static void compare(const Group& group, const LzBytes& bytes, u32 window, const Search& search, Shared& shared) {
+        for (u32 k = group.lane(); k < DISTANCES * MASK_WORDS; k += group.size()) {
             const u32 which = k / MASK_WORDS, word = k % MASK_WORDS;
-            const u32* const all = search.distances;
-            const u32 distance = which == 0 ? all[0] : which == 1 ? all[1] : all[2];
+            const u32 distance = search.distances[which];
             const u32 first = window + word * 32;
             u32 mask = 0;
             if (distance != 0 && first + 32 > distance) {
@@ -225,6 +192,7 @@ struct LzMatch {
             }
             shared.masks[which][word] = mask;
         }
+        group.sync();
     }
 
     // The number of bytes from a position of the window on that equal those at the distance.
@@ -241,108 +209,76 @@ struct LzMatch {
         }
     }
 
-    // The hash of the bytes from each position on; NO_HASH where too few bytes are left.
-    template <class Group>
-    SWATH_FN static void hash(const Group& group, const LzBytes& bytes, u32 window, const Search& search,
-        Shared& shared) {
-        if (search.hash_len == 0) return;
-        const u32 unused = (MOST_HASHED - search.hash_len) * 8;
-        for (u32 k = group.lane(); k < WINDOW; k += group.size()) {
-            const u32 at = window + k;
-            u32 mixed = NO_HASH;
-            if (at + search.hash_len <= bytes.len) {
-                mixed = bytes.four(at) * 0x9e3779b1u;
-                if (unused < 32) mixed = (mixed ^ mixed >> 15 ^ bytes.four(at + 4) << unused) * 0x85ebca6bu;
-                mixed ^= mixed >> 15;
-                if (mixed == NO_HASH) mixed = 0;
-            }
-            shared.found[k] = mixed;
-        }
-    }
+    // The best match of a position so far, and the bits it saves.
+    struct Best {
+        u32 found, gain;
+    };
 
-    // One warp turns hashes into distances while the others compare.
+    // Finds the best match of each position of the window. Where most positions have a good one at the distances of rasters,
+    // others are not worth a look: they would cost more than they save, since repeated distances cost almost nothing.
     template <class Group>
-    SWATH_FN static void search_window(const Group& group, const LzBytes& bytes, u32 window, const Search& search,
-        Shared& shared) {
-        const auto warp = group.warp();
-        const u32 helpers = group.size() - warp.size();
-        if (warp.index() == 0) {
-            if (search.hash_len > 0) look_up(warp, window, shared);
-            if (helpers == 0) compare(group.lane(), group.size(), bytes, window, search, shared);
-        } else {
-            compare(group.lane() - warp.size(), helpers, bytes, window, search, shared);
-        }
-        group.sync();
-    }
-
-    // Finds for each position the distance to the last earlier one with the same hash; 0 if there is none. Work that does
-    // not depend on the table is done for a few rounds at a time.
-    template <class Warp> SWATH_FN static void look_up(const Warp& warp, u32 window, Shared& shared) {
-        constexpr u32 ROUNDS = 4;
-        const u32 lane = warp.lane();
-        for (u32 first = lane; first < WINDOW; first += warp.size() * ROUNDS) {
-            u32 mixed[ROUNDS], places[ROUNDS], same[ROUNDS], earlier[ROUNDS];
-            SWATH_UNROLL
-            for (u32 k = 0; k < ROUNDS; k++) mixed[k] = shared.found[first + k * warp.size()];
-            SWATH_UNROLL
-            for (u32 k = 0; k < ROUNDS; k++) {
-                // A position without a hash agrees with no other.
-                places[k] = mixed[k] == NO_HASH ? (1u << HASH_BITS) + lane : mixed[k] >> (32 - HASH_BITS);
-                same[k] = warp.same_as(places[k]);
-                const u32 before = same[k] & ((1u << lane) - 1);
-                const u32 entry = (window + first + k * warp.size()) << 16 | (mixed[k] & 0xffff);
-                earlier[k] = warp.value_of(entry, before != 0 ? highest_one(before) : lane);
-            }
-            SWATH_UNROLL
-            for (u32 k = 0; k < ROUNDS; k++) {
-                const u32 at = first + k * warp.size(), entry = (window + at) << 16 | (mixed[k] & 0xffff);
-                const bool none = mixed[k] == NO_HASH;
-                if ((same[k] & ((1u << lane) - 1)) == 0) earlier[k] = none ? ~entry : shared.heads[places[k]];
-                warp.sync();
-                if (!none && same[k] >> lane == 1) shared.heads[places[k]] = entry;
-                shared.found[at] = ((earlier[k] ^ entry) & 0xffff) == 0 ? (entry >> 16) - (earlier[k] >> 16) : 0;
-                warp.sync();
-            }
-        }
-    }
-
-    // Finds the best match of each position of the window, and the bits it saves.
-    template <class Group>
-    SWATH_FN static void weigh(const Group& group, const LzBytes& bytes, u32 window, const LzLimits& limits,
+    SWATH_FN static void weigh(const Group& group, const LzSource& source, u32 window, const LzLimits& limits,
         const Search& search, Shared& shared) {
-        const u32 most = min_of(limits.max_len, REACH);
+        const u32 most = min_of(limits.max_len, REACH), end = source.bytes.len;
+        u32 good = 0;
         for (u32 k = group.lane(); k < WINDOW; k += group.size()) {
-            const u32 at = window + k, room = at < bytes.len ? min_of(bytes.len - at, most) : 0;
-            u32 best = 0, gain = 0;
+            const u32 room = window + k < end ? min_of(end - window - k, most) : 0;
+            Best best = {0, 0};
             SWATH_UNROLL
             for (u32 d = 0; d < DISTANCES; d++) {
                 if (search.distances[d] == 0) continue;
                 const u32 len = min_of(run_of(shared.masks[d], k), room);
-                if (len < limits.min_len) continue;
-                const u32 saved = u16(shared.weighed.costs[k + len] - shared.weighed.costs[k]);
-                const u32 cost = length_cost(len) + distance_cost(search.distances[d], 2 * 16);
-                if (saved > cost + gain) {
-                    gain = saved - cost;
-                    best = len << 16 | search.distances[d];
-                }
+                if (len >= limits.min_len) consider(k, len, search.distances[d], NEAR_SYMBOL, shared, best);
             }
-            const u32 distance = search.hash_len > 0 ? shared.found[k] : 0;
-            if (distance <= min_of(limits.max_distance, at) && !search.has(distance) && length_of(best) < room) {
-                const u32 len = same_bytes(bytes, at, distance, room);
-                if (len >= limits.min_len) {
-                    const u32 saved = u16(shared.weighed.costs[k + len] - shared.weighed.costs[k]);
-                    const u32 cost = length_cost(len) + distance_cost(distance, 3 * 16);
-                    if (saved > cost + gain) {
-                        gain = saved - cost;
-                        best = len << 16 | distance;
-                    }
-                }
-            }
-            shared.found[k] = best;
-            shared.weighed.gains[k] = u16(gain);
+            good += length_of(best.found) >= GOOD_LEN;
+            shared.found[k] = best.found;
+            shared.weighed.gains[k] = u16(best.gain);
         }
         if (group.lane() == 0) shared.weighed.gains[WINDOW] = shared.weighed.gains[WINDOW + 1] = 0;
+        u32 total = 0;
+        if (search.links > 0) group.exclusive_sum(good, total);
+        for (u32 k = group.lane(); k < WINDOW && search.links > 0 && total < MOST_GOOD; k += group.size()) {
+            const u32 room = window + k < end ? min_of(end - window - k, most) : 0;
+            if (room < limits.min_len) break;
+            Best best = {shared.found[k], shared.weighed.gains[k]};
+            follow(source, k, window + k, room, limits, search, shared, best);
+            shared.found[k] = best.found;
+            shared.weighed.gains[k] = u16(best.gain);
+        }
         group.sync();
+    }
+
+    // Considers the places that links lead to.
+    SWATH_FN static void follow(const LzSource& source, u32 k, u32 at, u32 room, const LzLimits& limits, const Search& search,
+        const Shared& shared, Best& best) {
+        const u32 own = source.links.data[at], most = min_of(limits.max_distance, at);
+        u32 distance = 0, link = own, strangers = 0;
+        for (u32 n = 0; n < search.links && length_of(best.found) < room; n++) {
+            distance += LzLink::distance(link);
+            if (LzLink::distance(link) == 0 || distance > most) break;
+            link = source.links.data[at - distance];
+            if (LzLink::alike(link, own)) try_distance(source.bytes, k, at, distance, room, limits, search, shared, best);
+            else if (++strangers == search.strangers) break;
+        }
+        // A match of the next position often begins here.
+        if (at + 1 < source.bytes.len && length_of(best.found) < room) {
+            const u32 next = LzLink::distance(source.links.data[at + 1]);
+            if (next <= most) try_distance(source.bytes, k, at, next, room, limits, search, shared, best);
+        }
+    }
+
+    SWATH_FN static void try_distance(const LzBytes& bytes, u32 k, u32 at, u32 distance, u32 room, const LzLimits& limits,
+        const Search& search, const Shared& shared, Best& best) {
+        if (search.has(distance)) return;
+        const u32 len = same_bytes(bytes, at, distance, room);
+        if (len >= limits.min_len) consider(k, len, distance, FAR_SYMBOL, shared, best);
+    }
+
+    // Takes a match if it saves more than the best one.
+    SWATH_FN static void consider(u32 k, u32 len, u32 distance, u32 symbol, const Shared& shared, Best& best) {
+        const u32 saved = u16(shared.weighed.costs[k + len] - shared.weighed.costs[k]);
+        const u32 cost = length_cost(len) + distance_cost(distance, symbol);
+        if (saved > cost + best.gain) best = {len << DISTANCE_BITS | distance, saved - cost};
     }
 
     // The number of bytes that equal those `distance` before, at most `room`.
@@ -440,7 +376,7 @@ struct LzMatch {
     SWATH_FN static u32 join(const Group& group, u32 count, const Span<u32>& out, Shared& shared) {
         u32 made = 0;
         // The entries that a round overwrites are not read again, except the last.
-        u32 *const last = shared.heads;
+        u32* const last = shared.found;
         for (u32 first = 0; first < count; first += group.size()) {
             const u32 k = first + group.lane();
             u32 head = 0, place = 0, distance = 0;

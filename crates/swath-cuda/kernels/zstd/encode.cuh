@@ -1,8 +1,8 @@
-// Encodes tiles as Zstd: every piece is one block, independent of the others, made by the lanes of one block of the grid.
+// Encodes tiles as Zstd: every piece is one block, made by the lanes of one block of the grid, side by side with the others.
 //
 // A tile's stream is a frame header (`PackArgs.head`: magic number, descriptor with "single segment", length) and the
-// blocks of its pieces. No block refers to anything before it: no match, no repeated offset, no table. So blocks can be
-// encoded and decoded side by side. The steps for a piece:
+// blocks of its pieces. Matches reach back over earlier pieces, of which only the bytes have to be known. A block uses no
+// table of another, and repeats only offsets of its own. The steps for a piece:
 // - The matcher lists the matches. Bytes outside of matches are literals, gathered in the scratch memory.
 // - The literals are counted for a Huffman code. They make four streams, a quarter of the lanes for each. A decoder reads
 //   a stream from its last bit to its first, so the place of a literal follows from the lengths of those after it.
@@ -13,6 +13,7 @@
 #include "core/encode_args.cuh"
 #include "core/kernel.cuh"
 #include "core/memory.cuh"
+#include "lz/links.cuh"
 #include "zstd/encode_bits.cuh"
 #include "zstd/encode_huffman.cuh"
 #include "zstd/encode_sequences.cuh"
@@ -24,12 +25,15 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
 
     static constexpr u32 LONGEST_PIECE = 65536;
     static constexpr u32 SHORTEST_MATCH = 4;
+    // Matches do not leave a segment of so many pieces: 8 MiB.
+    static constexpr u32 SEGMENT = 128, MOST_DISTANCE = SEGMENT * LONGEST_PIECE - 1;
     static constexpr u32 HEADER = 3;  // bytes of a block header
     static constexpr u32 NO_ROOM = 0xffffffffu;  // the size of a piece whose buffers are too short or misaligned
-    // The scratch memory has two parts: the matches, then literals and steps. A match covers at least as many bytes as
-    // its steps take (four). So literals grow from the start of the second part, and steps end at its end.
+    // The scratch memory has the links of all tiles, then three parts for each block of the grid: the matches, then literals
+    // and steps, then steps of the offset codes. A match covers at least as many bytes as its other steps take (four). So
+    // literals grow from the start of the second part, and those steps end at its end.
     static constexpr u32 MATCHES = LONGEST_PIECE / SHORTEST_MATCH;
-    static constexpr u64 SCRATCH = u64(MATCHES) * 8 + LONGEST_PIECE;
+    static constexpr u64 SCRATCH = u64(MATCHES) * 8 + LONGEST_PIECE + u64(MATCHES) * 2;
     // The longest encoded piece: its bytes and a header, rounded up to whole quads.
     SWATH_FN static u64 room_for(u64 piece_len) { return (piece_len + HEADER + 15) / 16 * 16; }
 
@@ -91,9 +95,10 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         const Span<const u8> around = tiles.part(tile * args.src_stride, args.src_stride);
         const Span<const u8> src = around.part(start, len);
         const Span<u8> dst = Span<u8>(args.dst, args.dst_len).part(item * args.dst_stride, args.dst_stride);
-        const Span<u8> scratch = Span<u8>(args.scratch, ~0ull).part(u64(block) * args.scratch_len, args.scratch_len);
+        const u64 links_len = LzLinkTable::len(args);
+        const Span<u8> scratch = Span<u8>(args.scratch, args.scratch_len).part(links_len + block * SCRATCH, SCRATCH);
         if (src.len != len || dst.len != args.dst_stride || dst.len < room_for(len)) return NO_ROOM;
-        if (args.scratch_len < SCRATCH || args.src_stride % 16 != 0) return NO_ROOM;
+        if (scratch.len != SCRATCH || args.src_stride % 16 != 0) return NO_ROOM;
         if (!aligned_to(around.data, 16) || !aligned_to(dst.data, 16) || !aligned_to(scratch.data, 16)) return NO_ROOM;
 
         const Span<u32> words(reinterpret_cast<u32*>(dst.data), dst.len / 4);
@@ -107,10 +112,14 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
 
         u32* const matches = reinterpret_cast<u32*>(scratch.data);
         u8* const rest = scratch.data + u64(MATCHES) * 8;
-        const u32 found = Matcher::run(group, src, Limits{SHORTEST_MATCH, LONGEST_PIECE - 1, LONGEST_PIECE - 1},
-            args.effort, args.row_len, args.pixel_len, Span<u32>(matches, 2 * MATCHES), shared.matcher);
+        const u64 segment = piece / SEGMENT * SEGMENT * args.piece_len;
+        const LzSource source{LzBytes(around.part(segment, start + len - segment)), u32(start - segment),
+            LzLinkTable::of(args, tile).part(segment, start + len - segment)};
+        const u32 found = Matcher::run(group, source, Limits{SHORTEST_MATCH, LONGEST_PIECE - 1, MOST_DISTANCE}, args.effort,
+            args.row_len, args.pixel_len, Span<u32>(matches, 2 * MATCHES), shared.matcher);
         group.sync();
-        const ZstdList list{matches, reinterpret_cast<u32*>(rest + LONGEST_PIECE) - found, found};
+        u32* const steps = reinterpret_cast<u32*>(rest + LONGEST_PIECE);
+        const ZstdList list{matches, steps - found, reinterpret_cast<u16*>(steps), found};
 
         Work& work = shared.work;
         Literals literals{src.data, u32(len), 0, LITERALS_RAW, 1, 1, 0, 0, 0};

@@ -4,24 +4,27 @@
 #include "core/kernel.cuh"
 #include "zstd/format.cuh"
 
-// The matches of a piece, and room for the FSE steps of each. An entry of `matches` is {position | length << 16, distance
-// | step of the offset code << 16}; an entry of `steps` is the step of the literals code | step of the length code << 16.
-// A step is first the symbol of the code, then the result of `FseTable::step`.
+// The matches of a piece, and room for the FSE steps of each. An entry of `matches` is {position | length << 16, distance},
+// and later {position | length << 16, offset value}; an entry of `steps` is the step of the literals code | step of the
+// length code << 16. A step is first the symbol of the code, then the result of `FseTable::step`.
 struct ZstdList {
     u32* matches;
     u32* steps;
+    u16* offset_steps;
     u32 count;
 
     SWATH_FN u32 place(u32 index) const { return matches[2 * index] & 0xffff; }
     SWATH_FN u32 length(u32 index) const { return matches[2 * index] >> 16; }
-    SWATH_FN u32 distance(u32 index) const { return matches[2 * index + 1] & 0xffff; }
+    SWATH_FN u32 distance(u32 index) const { return matches[2 * index + 1]; }
+    // What the format stores for a distance: 1 to 3 for a repeated one, else the distance + 3.
+    SWATH_FN u32& offset(u32 index) const { return matches[2 * index + 1]; }
     // Number of literals before a match.
     SWATH_FN u32 literals(u32 index) const {
         return index == 0 ? place(0) : place(index) - place(index - 1) - length(index - 1);
     }
     SWATH_FN u16* step(u32 code, u32 index) const {
-        u16* const halves = reinterpret_cast<u16*>(code == ZSTD_OFFSETS ? matches + 2 * index + 1 : steps + index);
-        return halves + (code != ZSTD_LITERALS);
+        if (code == ZSTD_OFFSETS) return offset_steps + index;
+        return reinterpret_cast<u16*>(steps + index) + (code == ZSTD_LENGTHS);
     }
 };
 
@@ -31,14 +34,41 @@ struct ZstdSequences {
     static constexpr u32 STAGED = 256;
     using Table = FseTable<SYMBOLS, 9>;
 
+    static constexpr u32 STRETCHES = 128;
+
+    // The last three different distances, the latest first; 0 where not known.
+    struct Latest {
+        u32 kept[3] = {0, 0, 0};
+
+        // Adds one from before those that are known.
+        SWATH_FN void recall(u32 distance) {
+            if (distance == 0 || distance == kept[0] || distance == kept[1] || kept[2] != 0) return;
+            if (kept[0] == 0) kept[0] = distance;
+            else if (kept[1] == 0) kept[1] = distance;
+            else kept[2] = distance;
+        }
+        // Makes a distance the latest one; returns its offset value. The matcher joins matches that continue each other,
+        // so the latest distance does not follow without literals.
+        SWATH_FN u32 take(u32 distance, bool no_literals) {
+            const u32 which = distance == kept[0] ? 0 : distance == kept[1] ? 1 : distance == kept[2] ? 2 : 3;
+            if (which >= 2) kept[2] = kept[1];
+            if (which >= 1) kept[1] = kept[0];
+            kept[0] = distance;
+            return which == 3 ? distance + 3 : which + 1 - no_literals;
+        }
+    };
+
     struct Shared {
+        union {
+            u32 latest[STRETCHES][3];
+            u16 staged[ZSTD_CODES][STAGED];
+        };
         u32 counts[ZSTD_CODES][SYMBOLS];
         Table tables[ZSTD_CODES];
         u32 modes[ZSTD_CODES];
         u32 ends[ZSTD_CODES];  // the states that a decoder starts with
         u32 header_lens[ZSTD_CODES];
         u8 headers[ZSTD_CODES][HEADER_ROOM];
-        u16 staged[ZSTD_CODES][STAGED];
     };
 
     // A number as the symbol of a code and extra bits.
@@ -62,22 +92,44 @@ struct ZstdSequences {
         const u32 first = over < 40 ? 16 : over < 48 ? 26 : over < 64 ? 32 : over < 96 ? 36 : 39;
         return Split{first + (over >> bits), bits, low_bits(over, bits)};
     }
-    // Never a repeated offset (values 1 to 3), which could refer to another block.
-    SWATH_FN static Split split_distance(u32 distance) {
-        const u32 value = distance + 3, bits = highest_one(value);
-        return Split{bits, bits, low_bits(value, bits)};
+    SWATH_FN static Split split_offset(u32 offset) {
+        const u32 bits = highest_one(offset);
+        return Split{bits, bits, low_bits(offset, bits)};
+    }
+
+    // Turns distances into offset values. A decoder keeps the last three different distances, the latest first; what it
+    // keeps from earlier blocks is unknown, so a block repeats only its own distances. Each lane takes a stretch of the
+    // list: it finds the last distances of its stretch, then those before it, then goes through the stretch.
+    template <class Group>
+    SWATH_FN static void repeat_offsets(const Group& group, const ZstdList& list, Shared& shared) {
+        const u32 lanes = min_of(group.size(), STRETCHES), each = (list.count + lanes - 1) / lanes;
+        const u32 from = min_of(group.lane() * each, list.count), to = min_of(from + each, list.count);
+        if (group.lane() < lanes) {
+            Latest own;
+            for (u32 k = to; k-- > from && own.kept[2] == 0;) own.recall(list.distance(k));
+            for (u32 k = 0; k < 3; k++) shared.latest[group.lane()][k] = own.kept[k];
+        }
+        group.sync();
+        Latest latest;
+        for (u32 lane = min_of(group.lane(), lanes); lane-- > 0 && latest.kept[2] == 0;) {
+            for (u32 k = 0; k < 3; k++) latest.recall(shared.latest[lane][k]);
+        }
+        if (group.lane() < lanes) {
+            for (u32 k = from; k < to; k++) list.offset(k) = latest.take(list.distance(k), list.literals(k) == 0);
+        }
+        group.sync();
     }
 
     // Finds the symbols of all sequences and counts them.
     template <class Group> SWATH_FN static void count(const Group& group, const ZstdList& list, Shared& shared) {
         u32* const counts = &shared.counts[0][0];
         for (u32 k = group.lane(); k < ZSTD_CODES * SYMBOLS; k += group.size()) counts[k] = 0;
-        group.sync();
+        repeat_offsets(group, list, shared);
         for (u32 k = group.lane(); k < list.count; k += group.size()) {
             const u32 literals = split_literals(list.literals(k)).symbol, length = split_length(list.length(k)).symbol;
-            const u32 distance = list.distance(k), offset = split_distance(distance).symbol;
+            const u32 offset = split_offset(list.offset(k)).symbol;
             list.steps[k] = literals | length << 16;
-            list.matches[2 * k + 1] = distance | offset << 16;
+            list.offset_steps[k] = u16(offset);
             atomic_add(&shared.counts[ZSTD_LITERALS][literals], 1u);
             atomic_add(&shared.counts[ZSTD_LENGTHS][length], 1u);
             atomic_add(&shared.counts[ZSTD_OFFSETS][offset], 1u);
@@ -98,7 +150,7 @@ struct ZstdSequences {
         u32 bits = 0;
         for (u32 k = from; k < to; k++) {
             bits += split_literals(list.literals(k)).bits + split_length(list.length(k)).bits;
-            bits += split_distance(list.distance(k)).bits;
+            bits += split_offset(list.offset(k)).bits;
             SWATH_UNROLL
             for (u32 code = 0; code < ZSTD_CODES; code++) {
                 if (shared.modes[code] != ZSTD_MODE_RLE) bits += *list.step(code, k) >> 12;
@@ -114,7 +166,7 @@ struct ZstdSequences {
             put_step(list, shared, ZSTD_LENGTHS, k, sink);
             put_step(list, shared, ZSTD_LITERALS, k, sink);
             const Split literals = split_literals(list.literals(k)), length = split_length(list.length(k));
-            const Split distance = split_distance(list.distance(k));
+            const Split distance = split_offset(list.offset(k));
             sink.put(literals.rest, literals.bits);
             sink.put(length.rest, length.bits);
             sink.put(distance.rest, distance.bits);

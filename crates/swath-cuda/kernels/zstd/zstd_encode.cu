@@ -3,6 +3,9 @@
 #include "zstd/encode.cuh"
 
 using ZstdEncoder = ZstdEncode<LzMatch, LzLimits, 128>;
+using ZstdLinks = LzLinks<ZstdEncoder::SEGMENT, 5>;
+
+SWATH_KERNEL(swath_zstd_links, ZstdLinks)
 
 #if SWATH_DEVICE
 // Eight blocks on a multiprocessor: some work while one lane of another block follows a chain.

@@ -76,7 +76,7 @@ impl TileSlots {
         let mut lens = vec![slots * stride + 16];
         if let Some(encoding) = format.path.encoding() {
             lens.push(slots * pieces * encoded_stride(format.path, len, format.row_len()));
-            lens.push(encoding.scratch_len(&gpu.memory, slots, pieces, stride)?);
+            lens.push(encoding.scratch_len(&gpu.memory, slots, pieces, stride, format.path.effort())?);
         }
         if format.path.is_nvcomp() {
             lens.extend(NvcompSlots::buffers(gpu, format.path, slots, len)?);

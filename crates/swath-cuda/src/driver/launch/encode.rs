@@ -99,7 +99,11 @@ impl EncodeLaunch<'_> {
 /// Scratch of a block of the Deflate kernel: `DeflateEncode::SCRATCH`.
 const DEFLATE_SCRATCH: usize = 20480 * 8;
 /// Scratch of a block of the Zstd kernel: `ZstdEncode::SCRATCH`.
-const ZSTD_SCRATCH: usize = 16384 * 8 + 65536;
+const ZSTD_SCRATCH: usize = 16384 * 10 + 65536;
+/// Bytes of the link of a position: `LzLinkTable`.
+const LINK: usize = 4;
+/// Blocks that link the positions of a segment: `LzLinks::SLICES`.
+const LINK_SLICES: u64 = 8;
 /// Bytes of an LZW segment, and codes of a segment that stand for no byte: `lzw_encode::SEGMENT` and `EXTRA`.
 const LZW_SEGMENT: usize = 24576;
 const LZW_EXTRA: usize = 16;
@@ -140,6 +144,23 @@ impl EncodeKernel {
         }
     }
 
+    /// Returns the kernel that links positions for the encoder.
+    fn link_function(self, memory: &Memory) -> Result<Option<Function>, DeviceError> {
+        Ok(match self {
+            Self::PackBits | Self::Lzw => None,
+            Self::Deflate => Some(memory.function("deflate_encode", ptx!("deflate_encode"), "swath_deflate_links")?),
+            Self::Zstd => Some(memory.function("zstd_encode", ptx!("zstd_encode"), "swath_zstd_links")?),
+        })
+    }
+
+    /// Returns the bytes of the links of a tile.
+    fn links_of(self, stride: usize, effort: u32) -> usize {
+        match self {
+            Self::Deflate | Self::Zstd if effort > 1 => stride.saturating_mul(LINK),
+            _ => 0,
+        }
+    }
+
     /// Whether scratch belongs to tiles rather than to blocks.
     fn shares_scratch(self) -> bool {
         matches!(self, Self::PackBits | Self::Lzw)
@@ -152,12 +173,14 @@ impl EncodeKernel {
         slots: usize,
         pieces: usize,
         stride: usize,
+        effort: u32,
     ) -> Result<usize, DeviceError> {
         let shares = match self.shares_scratch() {
             true => slots,
             false => slots.saturating_mul(pieces).min(self.function(memory)?.resident as usize),
         };
-        Ok(shares.saturating_mul(self.scratch_of(stride)).max(16))
+        let links = slots.saturating_mul(self.links_of(stride, effort));
+        Ok(shares.saturating_mul(self.scratch_of(stride)).saturating_add(links).max(16))
     }
 
     /// Encodes a batch of tiles.
@@ -175,10 +198,16 @@ impl EncodeKernel {
         let buffers = [batch.tiles, batch.encoded, batch.lens.buffer, batch.sizes.buffer, scratch];
         let items = u64::from(batch.count) * u64::from(batch.pieces);
         if !self.shares_scratch() {
-            args.scratch_len = each;
-            let blocks = items.min(function.resident.into()).min(scratch.len() as u64 / each);
+            args.scratch_len = scratch.len() as u64;
+            let links = u64::from(batch.count) * self.links_of(batch.stride, batch.effort) as u64;
+            let blocks = items.min(function.resident.into()).min(args.scratch_len.saturating_sub(links) / each);
             if blocks == 0 {
                 return Err(DeviceError::Internal("the scratch of an encoder is too short".into()));
+            }
+            if let Some(link) = self.link_function(memory)?.filter(|_| links > 0) {
+                let all = items.saturating_mul(LINK_SLICES).min(u64::from(link.resident) * 4);
+                // SAFETY: as below; the links of all tiles come before the parts of the blocks.
+                unsafe { streams.launch(stream, link, all as u32, &args, &buffers)? };
             }
             // SAFETY: tiles, pieces, lengths and sizes were checked to lie in their buffers; every block has its own part of
             // the scratch.
