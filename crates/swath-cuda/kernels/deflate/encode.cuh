@@ -73,7 +73,7 @@ struct DeflateEncode {
         const bool last = start + src.len == len;
 
         const Span<u32> list(reinterpret_cast<u32*>(scratch.data), MATCHES * 2);
-        const LzLimits limits = {3, 258, 32768};
+        const LzLimits limits = {3, 258, 32768, 3 * 16, 16, 2 * 16};
         const LzBytes bytes(src);
         const LzSource source = {bytes, 0, LzLinkTable::of(args, tile).part(start, src.len)};
         const u32 count =

@@ -12,13 +12,13 @@
 #include "core/memory.cuh"
 #include "lz/bytes.cuh"
 
-// Where the links of a launch are: at the start of the scratch memory, a word for each byte of the slots of all tiles. With
-// effort 1 there are none.
+// Where the links of a launch are: at the start of the scratch memory, a word for each byte of the slots of all tiles. Efforts
+// 1 and 2 need none.
 struct LzLinkTable {
-    SWATH_FN static u64 len(const EncodeArgs& args) { return args.effort > 1 ? args.tiles * args.src_stride * 4 : 0; }
+    SWATH_FN static u64 len(const EncodeArgs& args) { return args.effort > 2 ? args.tiles * args.src_stride * 4 : 0; }
     // The links of a tile; empty if the scratch memory is too short or misaligned.
     SWATH_FN static Span<u32> of(const EncodeArgs& args, u64 tile) {
-        if (args.effort <= 1) return Span<u32>(nullptr, 0);
+        if (args.effort <= 2) return Span<u32>(nullptr, 0);
         const Span<u8> all = Span<u8>(args.scratch, args.scratch_len).part(tile * args.src_stride * 4, args.src_stride * 4);
         if (all.len != args.src_stride * 4 || !aligned_to(all.data, 4)) return Span<u32>(nullptr, 0);
         return Span<u32>(reinterpret_cast<u32*>(all.data), args.src_stride);
@@ -36,7 +36,16 @@ struct LzSource {
 // A link: the distance, and bits of the hash of the bytes at its own position. 0 is no link.
 struct LzLink {
     static constexpr u32 DISTANCE_BITS = 23;
+    // So many bytes are hashed that they hold CHANCE bits of information: positions that agree in fewer bits may do so by
+    // chance.
+    static constexpr u32 CHANCE = 22, MOST_HASHED = 8;
 
+    // The hash of two words; `unused` is the number of bits of the second to leave out.
+    SWATH_FN static u32 mix(u32 low, u32 high, u32 unused) {
+        u32 mixed = low * 0x9e3779b1u;
+        if (unused < 32) mixed = (mixed ^ mixed >> 15 ^ high << unused) * 0x85ebca6bu;
+        return mixed ^ mixed >> 15;
+    }
     SWATH_FN static u32 make(u32 distance, u32 mixed) { return low_bits(distance, DISTANCE_BITS) | mixed << DISTANCE_BITS; }
     SWATH_FN static u32 distance(u32 link) { return low_bits(link, DISTANCE_BITS); }
     // Whether two positions may have the same next bytes.
@@ -52,9 +61,6 @@ template <u32 SEGMENT, u32 LEAST> struct LzLinks {
     static constexpr u32 ROUND = 1024;
     static constexpr u32 SLICE_BITS = 3, HEAD_BITS = 13;
     static constexpr u32 SLICES = 1u << SLICE_BITS, HEADS = 1u << HEAD_BITS;
-    // So many bytes are hashed that they hold CHANCE bits of information, within these limits: positions that agree in
-    // fewer bits may do so by chance.
-    static constexpr u32 CHANCE = 22, MOST_HASHED = 8;
     static constexpr u32 COPIES = 4, SAMPLES = 2048;
 
     // The positions of a round that belong to the slice, in order.
@@ -99,23 +105,48 @@ template <u32 SEGMENT, u32 LEAST> struct LzLinks {
         }
     }
 
-    // Lists the positions of a round whose hash belongs to the slice. Each lane takes a few that follow each other.
+    // Lists the positions of a round whose hash belongs to the slice. Each lane takes a few fours of positions.
     template <class Group>
     SWATH_FN static void fill(const Group& group, const LzBytes& bytes, u32 base, u32 hashed, u32 slice, Queue& queue) {
-        const u32 each = ROUND / min_of(group.size(), ROUND), unused = (MOST_HASHED - hashed) * 8;
+        const u32 each = ROUND / min_of(group.size(), ROUND / 4), unused = (LzLink::MOST_HASHED - hashed) * 8;
         const u32 from = min_of(base + group.lane() * each, bytes.len), to = min_of(from + each, bytes.len);
+        u32 mixed[4];
         u32 mine = 0;
-        for (u32 at = from; at < to; at++) mine += hash(bytes, at, unused) >> (32 - SLICE_BITS) == slice;
+        for (u32 at = from; at < to; at += 4) {
+            hash_four(bytes, at, unused, mixed);
+            SWATH_UNROLL
+            for (u32 k = 0; k < 4; k++) mine += at + k < to && mixed[k] >> (32 - SLICE_BITS) == slice;
+        }
         u32 total;
         u32 index = group.exclusive_sum(mine, total);
-        for (u32 at = from; at < to && mine > 0; at++) {
-            const u32 mixed = hash(bytes, at, unused);
-            if (mixed >> (32 - SLICE_BITS) != slice) continue;
-            queue.hashes[index] = mixed;
-            queue.places[index++] = u16(at - base);
+        for (u32 at = from; at < to; at += 4) {
+            // Usually a lane has four positions, and their hashes are at hand.
+            if (each > 4) hash_four(bytes, at, unused, mixed);
+            SWATH_UNROLL
+            for (u32 k = 0; k < 4; k++) {
+                if (at + k >= to || mixed[k] >> (32 - SLICE_BITS) != slice) continue;
+                queue.hashes[index] = mixed[k];
+                queue.places[index++] = u16(at + k - base);
+            }
         }
         if (group.lane() == 0) queue.count = total;
         group.sync();
+    }
+
+    // The hashes at four positions.
+    SWATH_FN static void hash_four(const LzBytes& bytes, u32 at, u32 unused, u32* mixed) {
+        const u32 first = at + bytes.skew;
+        if ((first & 3) == 0 && at + 12 <= bytes.len) {
+            const u32 low = bytes.words[first >> 2], middle = bytes.words[(first >> 2) + 1], high = bytes.words[(first >> 2) + 2];
+            SWATH_UNROLL
+            for (u32 k = 0; k < 4; k++) mixed[k] = LzLink::mix(joined(low, middle, 8 * k), joined(middle, high, 8 * k), unused);
+            return;
+        }
+        SWATH_UNROLL
+        for (u32 k = 0; k < 4; k++) {
+            const u32 here = min_of(at + k, bytes.len - 1);
+            mixed[k] = LzLink::mix(bytes.four(here), bytes.four(min_of(here + 4, bytes.len - 1)), unused);
+        }
     }
 
     // Links each position of the queue to the last one before it with the same hash.
@@ -135,13 +166,6 @@ template <u32 SEGMENT, u32 LEAST> struct LzLinks {
             if (valid) links[at] = LzLink::make(last == 0 ? 0 : at + 1 - last, mixed);
             warp.sync();
         }
-    }
-
-    // The hash of the bytes from a position on; `unused` is the number of bits of the second word to leave out.
-    SWATH_FN static u32 hash(const LzBytes& bytes, u32 at, u32 unused) {
-        u32 mixed = bytes.four(at) * 0x9e3779b1u;
-        if (unused < 32) mixed = (mixed ^ mixed >> 15 ^ bytes.four(min_of(at + 4, bytes.len - 1)) << unused) * 0x85ebca6bu;
-        return mixed ^ mixed >> 15;
     }
 
     // Finds from a sample of the segment how many bytes to hash: enough that most equal ones are not equal by chance.
@@ -171,6 +195,6 @@ template <u32 SEGMENT, u32 LEAST> struct LzLinks {
         group.exclusive_sum(sum, total);
         group.sync();
         const u32 mean = all == 0 ? 16 * 8 : max_of(total / all, 1u);
-        return min_of(max_of(CHANCE * 16 / mean, LEAST), MOST_HASHED);
+        return min_of(max_of(LzLink::CHANCE * 16 / mean, LEAST), LzLink::MOST_HASHED);
     }
 };

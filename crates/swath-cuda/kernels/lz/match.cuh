@@ -2,7 +2,9 @@
 //
 // The matcher goes through a piece in windows. For every position of a window the lanes consider a few earlier places:
 // those at the distances at which rasters repeat (the byte, pixel or row before and its neighbours), which are compared for
-// the whole window at once into bit masks, and those that the links of lz/links.cuh lead to, which may lie in earlier pieces.
+// the whole window at once into bit masks, and by effort either the last place of the piece whose next bytes have the same
+// hash, which one warp looks up while the others compare, or those that the links of lz/links.cuh lead to, which may lie in
+// earlier pieces.
 // The gain of a match is the number of bits that it saves: the cost of its literals, by the distribution of the piece's
 // bytes, less the cost of the match. A position whose successor gains more stays a literal. Which positions are reached from
 // the window's first one is found the way packbits/decode.cuh finds packets.
@@ -13,17 +15,23 @@
 #include "lz/bytes.cuh"
 #include "lz/links.cuh"
 
-// The limits of a format.
+// The limits of a format, and what its matches cost, in sixteenths of a bit.
 struct LzLimits {
     u32 min_len;       // 3 or more
     u32 max_len;       // at most 258, or at least 65535, which means no limit
     u32 max_distance;  // less than 2^23
+    u32 match_cost;    // of any match
+    u32 literal_cost;  // of any literal, at least
+    u32 near_cost;     // of a distance of rasters; formats that repeat distances have it almost for nothing
 };
 
 struct LzMatch {
     static constexpr u32 PIECE_LEN = 65536;  // the longest piece
     static constexpr u32 WINDOW = 1024;
     static constexpr u32 REACH = 258;        // longest match at first; `join` makes longer ones
+    static constexpr u32 HASH_BITS = 12;     // of the table of a piece
+    static constexpr u32 NO_HASH = 0xffffffff;
+    static constexpr u32 LEAST_HASHED = 4;
     static constexpr u32 DISTANCES = 5;      // distances at which rasters repeat
     static constexpr u32 DISTANCE_BITS = LzLink::DISTANCE_BITS;
     static constexpr u32 MASK_WORDS = (WINDOW + REACH + 31) / 32 + 1;
@@ -32,8 +40,8 @@ struct LzMatch {
     // Costs are in sixteenths of a bit.
     // Where so many positions of a window have matches so long at the distances of rasters, links are not followed.
     static constexpr u32 MOST_GOOD = WINDOW * 11 / 16, GOOD_LEN = 8;
-    static constexpr u32 NEAR_SYMBOL = 0, FAR_SYMBOL = 3 * 16;  // of the distances of rasters, and of others
-    static constexpr u32 LEAST_COST = 4 * 16, MOST_COST = 15 * 16;
+    static constexpr u32 FAR_COST = 3 * 16;  // of other distances
+    static constexpr u32 MOST_COST = 15 * 16;  // of a literal
 
     struct Weighed {
         // Cost of all literals before a position of the window, modulo 2^16.
@@ -47,8 +55,10 @@ struct LzMatch {
         u16 leaves_stretch[SLOTS];
     };
     struct Shared {
+        // The last position with a hash, << 16, and more bits of that hash.
+        u32 heads[1u << HASH_BITS];
         // For each position of the window: length << DISTANCE_BITS and distance of its match, 0 for a literal. Before
-        // that, counts of bytes.
+        // that a candidate distance, and at first counts of bytes.
         u32 found[WINDOW + 1];
         union {
             Weighed weighed;
@@ -62,23 +72,30 @@ struct LzMatch {
 
     // Lists the matches of a piece as {position | length << 16, distance}, by position, without overlaps. Positions count
     // from the start of the piece. Returns their number. Matches that `out` has no room for stay literals; 43690 words are
-    // enough for any piece. `effort` 1 looks at the distances of rasters only, 2 and 3 at links too, 3 at more of them.
+    // enough for any piece. `effort` 1 looks at the distances of rasters only, 2 at hashes of the piece too, 3 and 4 at
+    // links instead, 4 at more of them.
     template <class Group>
     SWATH_FN static u32 run(const Group& group, const LzSource& source, const LzLimits& limits, u32 effort, u32 row_len,
         u32 pixel_len, const Span<u32>& out, Shared& shared) {
         const LzBytes& bytes = source.bytes;
         if (bytes.len - source.start > PIECE_LEN) return 0;
-        Search search = {{1, pixel_len > 1 ? pixel_len : 2 * row_len, row_len, row_len + pixel_len, row_len - pixel_len}, 8, 3};
+        Search search = {{1, pixel_len > 1 ? pixel_len : 2 * row_len, row_len, row_len + pixel_len, row_len - pixel_len}, 4, 2, 0};
         for (u32 k = 0; k < DISTANCES; k++) {
             if (search.distances[k] > limits.max_distance) search.distances[k] = 0;
         }
-        if (effort > 2) search.links = search.strangers = 32;
-        if (effort <= 1 || source.links.len < bytes.len) search.links = 0;
-        price(group, source, shared);
+        if (effort > 3) search.links = search.strangers = 32;
+        if (effort <= 2 || source.links.len < bytes.len) search.links = 0;
+        const u32 hash_len = price(group, source, limits, shared);
+        if (effort == 2) {
+            search.hash_len = hash_len;
+            for (u32 k = group.lane(); k < 1u << HASH_BITS; k += group.size()) shared.heads[k] = 0;
+            group.sync();
+        }
         u32 count = 0, enter = source.start;
         for (u32 window = source.start; window < bytes.len; window += WINDOW) {
+            hash(group, bytes, window, search, shared);
             sum_costs(group, bytes, window, shared);
-            compare(group, bytes, window, search, shared);
+            search_window(group, source, window, search, shared);
             weigh(group, source, window, limits, search, shared);
             choose(group, shared);
             const u32 leave = chain(group, enter - window, shared);
@@ -90,11 +107,26 @@ struct LzMatch {
     }
 
   private:
-    // The places to look at: distances (0: none), the number of links to follow, and of those that may lead to other bytes.
+    // The places to look at: distances (0: none), the number of links to follow, and of those that may lead to other bytes,
+    // and the number of bytes to hash (0: no hashing).
     struct Search {
         u32 distances[DISTANCES];
         u32 links, strangers;
+        u32 hash_len;
 
+        // A match at one of the distances, with a candidate distance of at most 16 bits beside it.
+        SWATH_FN u32 with_candidate(u32 found, u32 candidate) const {
+            u32 which = 0;
+            SWATH_UNROLL
+            for (u32 k = 0; k < DISTANCES; k++) which = distance_of(found) == distances[k] ? k : which;
+            return length_of(found) << DISTANCE_BITS | which << 16 | candidate;
+        }
+        SWATH_FN u32 without_candidate(u32 both) const {
+            u32 distance = 0;
+            SWATH_UNROLL
+            for (u32 k = 0; k < DISTANCES; k++) distance = (both >> 16 & 7) == k ? distances[k] : distance;
+            return length_of(both) == 0 ? 0 : length_of(both) << DISTANCE_BITS | distance;
+        }
         SWATH_FN bool has(u32 distance) const {
             bool any = distance == 0;
             SWATH_UNROLL
@@ -108,13 +140,15 @@ struct LzMatch {
     SWATH_FN static u32 distance_of(u32 found) { return low_bits(found, DISTANCE_BITS); }
 
     // Cost of a match without its distance.
-    SWATH_FN static u32 length_cost(u32 len) { return 2 * 16 + log_of(len); }
+    SWATH_FN static u32 length_cost(const LzLimits& limits, u32 len) { return limits.match_cost + log_of(len); }
 
     // Cost of a distance whose symbol costs `symbol`. Larger distances have more extra bits.
     SWATH_FN static u32 distance_cost(u32 distance, u32 symbol) { return symbol + max_of(log_of(distance), 16u) - 16; }
 
-    // Finds the cost of each byte as a literal, from a quarter of the piece.
-    template <class Group> SWATH_FN static void price(const Group& group, const LzSource& source, Shared& shared) {
+    // Finds the cost of each byte as a literal, from a quarter of the piece. Returns the number of bytes to hash: enough
+    // that most equal ones are not equal by chance.
+    template <class Group>
+    SWATH_FN static u32 price(const Group& group, const LzSource& source, const LzLimits& limits, Shared& shared) {
         constexpr u32 COPIES = WINDOW / 256;  // of the counters, so that fewer lanes add to the same one
         for (u32 k = group.lane(); k < COPIES * 256; k += group.size()) shared.found[k] = 0;
         group.sync();
@@ -134,11 +168,15 @@ struct LzMatch {
             sum += shared.found[k];
         }
         group.exclusive_sum(sum, all);
+        sum = 0;
         for (u32 k = group.lane(); k < 256; k += group.size()) {
             const u32 cost = log_of(all) - log_of(shared.found[k]);
-            shared.literal[k] = u8(min_of(max_of(cost, LEAST_COST), MOST_COST));
+            shared.literal[k] = u8(min_of(max_of(cost, limits.literal_cost), MOST_COST));
+            sum += shared.found[k] * shared.literal[k];
         }
-        group.sync();
+        u32 total;
+        group.exclusive_sum(sum, total);
+        return min_of(max_of(LzLink::CHANCE * 16 / (all == 0 ? MOST_COST : total / all), LEAST_HASHED), LzLink::MOST_HASHED);
     }
 
     template <class Group>
@@ -166,10 +204,71 @@ struct LzMatch {
         return ((~others & 0x80808080u) >> 7) * 0x10204080u >> 28;
     }
 
-    // Compares the bytes of the window with those at the distances before.
+    // The hash of the bytes from each position on; NO_HASH where too few bytes are left.
     template <class Group>
-    SWATH_FN static void compare(const Group& group, const LzBytes& bytes, u32 window, const Search& search, Shared& shared) {
-        for (u32 k = group.lane(); k < DISTANCES * MASK_WORDS; k += group.size()) {
+    SWATH_FN static void hash(const Group& group, const LzBytes& bytes, u32 window, const Search& search, Shared& shared) {
+        if (search.hash_len == 0) return;
+        const u32 unused = (LzLink::MOST_HASHED - search.hash_len) * 8;
+        for (u32 k = group.lane(); k < WINDOW; k += group.size()) {
+            const u32 at = window + k;
+            u32 mixed = NO_HASH;
+            if (at + search.hash_len <= bytes.len) {
+                mixed = LzLink::mix(bytes.four(at), unused < 32 ? bytes.four(at + 4) : 0, unused);
+                if (mixed == NO_HASH) mixed = 0;
+            }
+            shared.found[k] = mixed;
+        }
+    }
+
+    // One warp turns hashes into distances while the others compare.
+    template <class Group>
+    SWATH_FN static void search_window(const Group& group, const LzSource& source, u32 window, const Search& search,
+        Shared& shared) {
+        const auto warp = group.warp();
+        const u32 helpers = group.size() - warp.size();
+        if (search.hash_len > 0 && warp.index() == 0) look_up(warp, window - source.start, shared);
+        if (search.hash_len == 0 || helpers == 0) {
+            compare(group.lane(), group.size(), source.bytes, window, search, shared);
+        } else if (warp.index() > 0) {
+            compare(group.lane() - warp.size(), helpers, source.bytes, window, search, shared);
+        }
+        group.sync();
+    }
+
+    // Finds for each position the distance to the last earlier one with the same hash; 0 if there is none. The window
+    // begins at `base` of the piece. Work that does not depend on the table is done for a few rounds at a time.
+    template <class Warp> SWATH_FN static void look_up(const Warp& warp, u32 base, Shared& shared) {
+        constexpr u32 ROUNDS = 4;
+        const u32 lane = warp.lane();
+        for (u32 first = lane; first < WINDOW; first += warp.size() * ROUNDS) {
+            u32 mixed[ROUNDS], places[ROUNDS], same[ROUNDS], earlier[ROUNDS];
+            SWATH_UNROLL
+            for (u32 k = 0; k < ROUNDS; k++) mixed[k] = shared.found[first + k * warp.size()];
+            SWATH_UNROLL
+            for (u32 k = 0; k < ROUNDS; k++) {
+                // A position without a hash agrees with no other.
+                places[k] = mixed[k] == NO_HASH ? (1u << HASH_BITS) + lane : mixed[k] >> (32 - HASH_BITS);
+                same[k] = warp.same_as(places[k]);
+                const u32 before = same[k] & ((1u << lane) - 1);
+                const u32 entry = (base + first + k * warp.size()) << 16 | (mixed[k] & 0xffff);
+                earlier[k] = warp.value_of(entry, before != 0 ? highest_one(before) : lane);
+            }
+            SWATH_UNROLL
+            for (u32 k = 0; k < ROUNDS; k++) {
+                const u32 at = first + k * warp.size(), entry = (base + at) << 16 | (mixed[k] & 0xffff);
+                const bool none = mixed[k] == NO_HASH;
+                if ((same[k] & ((1u << lane) - 1)) == 0) earlier[k] = none ? ~entry : shared.heads[places[k]];
+                warp.sync();
+                if (!none && same[k] >> lane == 1) shared.heads[places[k]] = entry;
+                shared.found[at] = ((earlier[k] ^ entry) & 0xffff) == 0 ? (entry >> 16) - (earlier[k] >> 16) : 0;
+                warp.sync();
+            }
+        }
+    }
+
+    // Compares the bytes of the window with those at the distances before; lane `nth` of `of` takes its share.
+    SWATH_FN static void compare(u32 nth, u32 of, const LzBytes& bytes, u32 window, const Search& search, Shared& shared) {
+        for (u32 k = nth; k < DISTANCES * MASK_WORDS; k += of) {
             const u32 which = k / MASK_WORDS, word = k % MASK_WORDS;
             const u32 distance = search.distances[which];
             const u32 first = window + word * 32;
@@ -192,7 +291,6 @@ struct LzMatch {
             }
             shared.masks[which][word] = mask;
         }
-        group.sync();
     }
 
     // The number of bytes from a position of the window on that equal those at the distance.
@@ -223,25 +321,35 @@ struct LzMatch {
         u32 good = 0;
         for (u32 k = group.lane(); k < WINDOW; k += group.size()) {
             const u32 room = window + k < end ? min_of(end - window - k, most) : 0;
+            const u32 hashed = search.hash_len > 0 ? shared.found[k] : 0;
             Best best = {0, 0};
             SWATH_UNROLL
             for (u32 d = 0; d < DISTANCES; d++) {
                 if (search.distances[d] == 0) continue;
                 const u32 len = min_of(run_of(shared.masks[d], k), room);
-                if (len >= limits.min_len) consider(k, len, search.distances[d], NEAR_SYMBOL, shared, best);
+                if (len >= limits.min_len) consider(k, len, search.distances[d], limits.near_cost, limits, shared, best);
             }
             good += length_of(best.found) >= GOOD_LEN;
-            shared.found[k] = best.found;
+            shared.found[k] = search.hash_len > 0 ? search.with_candidate(best.found, hashed) : best.found;
             shared.weighed.gains[k] = u16(best.gain);
         }
         if (group.lane() == 0) shared.weighed.gains[WINDOW] = shared.weighed.gains[WINDOW + 1] = 0;
         u32 total = 0;
-        if (search.links > 0) group.exclusive_sum(good, total);
-        for (u32 k = group.lane(); k < WINDOW && search.links > 0 && total < MOST_GOOD; k += group.size()) {
+        if (search.links > 0 || search.hash_len > 0) group.exclusive_sum(good, total);
+        if (search.links == 0 && search.hash_len == 0) total = MOST_GOOD;
+        for (u32 k = group.lane(); k < WINDOW && (total < MOST_GOOD || search.hash_len > 0); k += group.size()) {
             const u32 room = window + k < end ? min_of(end - window - k, most) : 0;
-            if (room < limits.min_len) break;
             Best best = {shared.found[k], shared.weighed.gains[k]};
-            follow(source, k, window + k, room, limits, search, shared, best);
+            if (search.hash_len > 0) {
+                const u32 distance = low_bits(best.found, 16), at = window + k;
+                best.found = search.without_candidate(best.found);
+                const bool there = distance != 0 && distance <= min_of(limits.max_distance, at);
+                if (total < MOST_GOOD && there && length_of(best.found) < room) {
+                    try_distance(source.bytes, k, at, distance, room, limits, search, shared, best);
+                }
+            } else if (room >= limits.min_len) {
+                follow(source, k, window + k, room, limits, search, shared, best);
+            }
             shared.found[k] = best.found;
             shared.weighed.gains[k] = u16(best.gain);
         }
@@ -271,13 +379,14 @@ struct LzMatch {
         const Search& search, const Shared& shared, Best& best) {
         if (search.has(distance)) return;
         const u32 len = same_bytes(bytes, at, distance, room);
-        if (len >= limits.min_len) consider(k, len, distance, FAR_SYMBOL, shared, best);
+        if (len >= limits.min_len) consider(k, len, distance, FAR_COST, limits, shared, best);
     }
 
     // Takes a match if it saves more than the best one.
-    SWATH_FN static void consider(u32 k, u32 len, u32 distance, u32 symbol, const Shared& shared, Best& best) {
+    SWATH_FN static void consider(u32 k, u32 len, u32 distance, u32 symbol, const LzLimits& limits, const Shared& shared,
+        Best& best) {
         const u32 saved = u16(shared.weighed.costs[k + len] - shared.weighed.costs[k]);
-        const u32 cost = length_cost(len) + distance_cost(distance, symbol);
+        const u32 cost = length_cost(limits, len) + distance_cost(distance, symbol);
         if (saved > cost + best.gain) best = {len << DISTANCE_BITS | distance, saved - cost};
     }
 

@@ -115,7 +115,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         const u64 segment = piece / SEGMENT * SEGMENT * args.piece_len;
         const LzSource source{LzBytes(around.part(segment, start + len - segment)), u32(start - segment),
             LzLinkTable::of(args, tile).part(segment, start + len - segment)};
-        const u32 found = Matcher::run(group, source, Limits{SHORTEST_MATCH, LONGEST_PIECE - 1, MOST_DISTANCE}, args.effort,
+        const u32 found = Matcher::run(group, source, Limits{SHORTEST_MATCH, LONGEST_PIECE - 1, MOST_DISTANCE, 2 * 16, 4 * 16, 0}, args.effort,
             args.row_len, args.pixel_len, Span<u32>(matches, 2 * MATCHES), shared.matcher);
         group.sync();
         u32* const steps = reinterpret_cast<u32*>(rest + LONGEST_PIECE);

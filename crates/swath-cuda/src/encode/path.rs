@@ -25,9 +25,9 @@ pub enum EncodePath {
     PackBits,
     /// LZW, by kernels.
     Lzw,
-    /// Deflate in pieces, by a kernel: effort 1 to 3.
+    /// Deflate in pieces, by a kernel: effort 1 to 4.
     Deflate(u32),
-    /// Zstd in pieces, by a kernel: effort 1 to 3.
+    /// Zstd in pieces, by a kernel: effort 1 to 4.
     Zstd(u32),
     /// Deflate of whole tiles by nvCOMP, with the algorithm of this number.
     NvcompDeflate(u32),
@@ -144,8 +144,8 @@ pub fn choose_encode_path(
         Compression::Lzw => EncodePath::Lzw,
         Compression::Deflate if nvcomp => EncodePath::NvcompDeflate(nvcomp_algorithm(settings.level)),
         Compression::Zstd if nvcomp => EncodePath::NvcompZstd,
-        Compression::Deflate => EncodePath::Deflate(effort(settings.level, 9)),
-        Compression::Zstd => EncodePath::Zstd(effort(settings.level, 15)),
+        Compression::Deflate => EncodePath::Deflate(effort(settings.level.unwrap_or(6), 9, 10)),
+        Compression::Zstd => EncodePath::Zstd(effort(settings.level.unwrap_or(9), 9, 15)),
         Compression::Jpeg if spec.bits == 8 && jpeg_source(spec).is_some() => {
             EncodePath::Jpeg(settings.quality.unwrap_or(75))
         }
@@ -159,12 +159,14 @@ pub fn choose_encode_path(
     })
 }
 
-/// Maps a codec's level to one of our three efforts: fast up to level 3, small from `most` on.
-fn effort(level: Option<u32>, most: u32) -> u32 {
+/// Maps a codec's level to one of our efforts: up to level 3 matches are sought at the distances of rasters only, then by hashes in
+/// their piece, from `linked` on by links, and from `most` on by many of them.
+fn effort(level: u32, linked: u32, most: u32) -> u32 {
     match level {
-        Some(level) if level <= 3 => 1,
-        Some(level) if level >= most => 3,
-        _ => 2,
+        ..=3 => 1,
+        level if level < linked => 2,
+        level if level < most => 3,
+        _ => 4,
     }
 }
 

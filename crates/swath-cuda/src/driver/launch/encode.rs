@@ -156,7 +156,7 @@ impl EncodeKernel {
     /// Returns the bytes of the links of a tile.
     fn links_of(self, stride: usize, effort: u32) -> usize {
         match self {
-            Self::Deflate | Self::Zstd if effort > 1 => stride.saturating_mul(LINK),
+            Self::Deflate | Self::Zstd if effort > 2 => stride.saturating_mul(LINK),
             _ => 0,
         }
     }
