@@ -2,11 +2,12 @@
 # Makes the folder that goes to a GPU machine: one that has no toolchain and no network and takes 60 MiB a trip.
 #
 #   bundle.sh [--out DIR] [--no-build] [--no-corpus]   the bundle (default target/gpu-bundle) with its run.sh
+#   bundle.sh --real [...]                             the same with real rasters in place of the corpus
 #   bundle.sh --rivals DIR                             the rivals' own folder, with an install.sh (see trips.md)
 #   bundle.sh --rivals2 DIR                            the same with xrspatial, for the write benchmark
 #
-# Environment: PYTHON (with pip and maturin), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS and SHARED_RASTERS (left out if they are
-# missing), SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them), SWATH_WHEEL (likewise).
+# Environment: PYTHON (with pip and maturin), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS (left out if it is missing),
+# SHARED_RASTERS, SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them), SWATH_WHEEL (likewise).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -19,6 +20,7 @@ out=$target/gpu-bundle
 rivals=
 which=rivals
 build=yes
+real=
 corpus=${SHARED_CORPUS:-../shared/corpus}
 rasters=${SHARED_RASTERS:-../shared/real}
 while [ $# -gt 0 ]; do
@@ -27,7 +29,8 @@ while [ $# -gt 0 ]; do
         --rivals | --rivals2) which=${1#--} rivals=$2; shift ;;
         --no-build) build= ;;
         --no-corpus) corpus= ;;
-        *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        --real) corpus= real=yes ;;
+        *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
@@ -190,11 +193,10 @@ else
     echo "no corpus in the bundle" >&2
 fi
 cp "$here"/{run.sh,data.py,rivals.py,writes.py,real.py,stats.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
-if [ -d "$rasters" ]; then
+# Both would be too large for one trip.
+if [ -n "$real" ]; then
     mkdir "$out/real"
     cp "$rasters"/*.tif "$out/real/"
-else
-    echo "no real rasters in the bundle" >&2
 fi
 # Files that python_gpu.py runs beside its own checks: the matrix of the tests, and the examples of the documents.
 cp tests/python/{matrix,documented}.py "$out/"

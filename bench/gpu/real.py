@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times swath on the GPU, beside GDAL and swath on the CPU, with real rasters; every array is checked.
 
-    python3 real.py --dir /dev/shm/swath-real --rasters DIR --out R.json --bin DIR [--size 16384] [--rivals DIR]
-                    [--only read,windows,chips,write,cog,stats] [--kinds NAME,NAME] [--deadline UNIX_TIME]
+    python3 real.py --dir /dev/shm/swath-real --rasters DIR --out R.json [--size 16384] [--rivals DIR]
+                    [--only read,windows,chips,write,cog,stream] [--kinds NAME,NAME] [--deadline UNIX_TIME]
 
 Each raster of --rasters is mirrored to a square of --size, which neither helps nor hurts codecs that work tile by tile.
 There is one more, `classes`: the Landsat band, smoothed and cut into ten classes, in place of a land cover map. GDAL
@@ -14,7 +14,7 @@ not counted; a call opens the file.
     chips     2048 random chips of 256² in batches of 64, ready on the device
     write     from the device to a tiled GeoTIFF, in a tmpfs of huge pages where one may be mounted; GDAL from the host
     cog       the same to a COG with overviews, in both kinds of tmpfs; the speed of filling new pages beside it
-    stats     statistics of all bands by the device and by the CPU
+    stream    a raster eight times as large, as a dask array of CuPy, to a COG
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import argparse
 import json
 import os
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -39,7 +38,7 @@ THREADS = os.cpu_count() or 1
 TILE = 512
 # GDAL's default levels, which are swath's as well.
 LEVELS = {"deflate": {"zlevel": 6}, "zstd": {"zstd_level": 9}, "none": {}}
-TASKS = ("read", "windows", "chips", "write", "cog", "stats")
+TASKS = ("read", "windows", "chips", "write", "cog", "stream")
 WINDOW, CHIP, BATCH, CHIPS = 1024, 256, 64, 2048
 # The raster that classes are made of.
 LANDSAT = "landsat8-b3-u16.tif"
@@ -257,19 +256,39 @@ class Bench:
             path.unlink()
             self.written("cog to /dev/shm, swath cuda", self.args.dir, cog=True)
 
-    def stats(self) -> None:
-        found = []
-        for device in ("cuda", "cpu"):
-            command = [str(self.args.bin / "swath"), "stats", "--json", "--device", device, self.path]
+    def stream(self) -> None:
+        """A raster four times as wide, as a dask array of CuPy, to a COG; with one codec and samples of 4 bytes."""
+        if self.codec != "zstd" or self.array.itemsize != 4 or len(self.array) > 1:
+            return
+        import dask.array
 
-            def call(command: list[str] = command) -> bytes:
-                return subprocess.run(command, check=True, capture_output=True).stdout
+        side = self.array.shape[1]
+        height, width, chunk = 2 * side, 4 * side, min(side, 4096)
+        on_device = self.on_device()[0]
 
-            # With the start of the process and, on the device, of its context.
-            found.append(call())
-            self.note(f"stats, swath {device}", times(2, call))
-        if found[0] != found[1]:
-            self.row["wrong"].append("stats")
+        def block(block_info: Any = None) -> Any:
+            top, left = (first % side for first, _ in block_info[None]["array-location"])
+            return on_device[top : top + chunk, left : left + chunk].copy()
+
+        lazy = dask.array.map_blocks(
+            block, chunks=((chunk,) * (height // chunk), (chunk,) * (width // chunk)), dtype=self.array.dtype,
+            meta=self.cupy.empty((0, 0), self.array.dtype), name=f"stream-{self.name}",
+        )  # fmt: skip
+        path = self.args.huge / "stream.tif"
+
+        def write() -> None:
+            self.swath.to_geotiff(lazy, str(path), compression="zstd", cog=True, nodata=self.nodata)
+
+        self.note("stream, swath cuda", times(1, write, lambda: path.unlink(missing_ok=True)))
+        self.row["stream bytes"] = height * width * self.array.itemsize
+        with self.swath.Dataset(str(path)) as dataset:
+            for _ in range(32):
+                x, y = DRAWN.randrange(width - CHIP), DRAWN.randrange(height - CHIP)
+                found = np.asarray(dataset.read(1, window=self.swath.Window(x, y, CHIP, CHIP)))
+                rows, columns = np.arange(y, y + CHIP) % side, np.arange(x, x + CHIP) % side
+                if found.tobytes() != self.array[0][np.ix_(rows, columns)].tobytes():
+                    self.row["wrong"].append(f"stream at {x}, {y}")
+        path.unlink()
 
 
 def fill(path: Path, size: int) -> None:
@@ -305,7 +324,6 @@ def main() -> int:
     parser.add_argument("--rasters", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--size", type=int, default=16384)
-    parser.add_argument("--bin", type=Path, required=True, help="folder of the program swath")
     parser.add_argument("--rivals", type=Path)
     parser.add_argument("--only", default=",".join(TASKS))
     parser.add_argument("--kinds")
@@ -343,7 +361,8 @@ def shown(row: dict[str, Any]) -> str:
         elif what.startswith("chips"):
             words.append(f"{what} {row[what.split(',')[0]] / best:.0f}/s;")
         else:
-            size = row["cog, swath cuda, bytes"] if what == "fill pages" else row["pixels_bytes"]
+            sizes = {"fill pages": "cog, swath cuda, bytes", "stream, swath cuda": "stream bytes"}
+            size = row[sizes.get(what, "pixels_bytes")]
             words.append(f"{what} {size / best / 1e9:.2f};")
     for what in ("write", "cog"):
         if size := row.get(f"{what}, swath cuda, bytes"):

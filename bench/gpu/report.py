@@ -3,11 +3,11 @@
 
     python3 report.py --dir OUT [--versions VERSIONS.txt]
 
-reads tests.json, corrupted.json, killed.json, sanitizer.json, contenders.json, writes.json, stats.json, cold.json and
-python.json of OUT, as far as they are there. Exit status 1 if a test failed, a damaged tile was taken for a sound one
-or ended the context, a killed writer lost a file, the sanitizer found something, swath gave wrong pixels or none, a
-written file reads back wrongly, depends on the batches or took more memory than allowed, statistics differ from the
-CPU's, or machine code and PTX differ in their results; slowness is reported, never failed.
+reads tests.json, corrupted.json, killed.json, sanitizer.json, contenders.json, writes.json, real.json, stats.json,
+cold.json and python.json of OUT, as far as they are there. Exit status 1 if a test failed, a damaged tile was taken
+for a sound one or ended the context, a killed writer lost a file, the sanitizer found something, swath gave wrong
+pixels or none, a written file reads back wrongly, depends on the batches or took more memory than allowed, statistics
+differ from the CPU's, or machine code and PTX differ in their results; slowness is reported, never failed.
 """
 
 from __future__ import annotations
@@ -449,6 +449,50 @@ def cold_tables(cold: dict[str, Any]) -> tuple[list[str], list[str]]:
     return lines, [f"cold start: {fault}" for fault in cold["faults"]]
 
 
+def real_tables(real: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What was measured with real rasters, and the faults."""
+    size = real["size"]
+    lines = [
+        "", f"## Real rasters, mirrored to {size} x {size}", "",
+        "GB/s of pixels, best call; windows of 1024 x 1024 in ms, median; chips of 256 x 256 a second, best. Sizes are",
+        "relative to the file that was read, with the same predictor.", "",
+    ]  # fmt: skip
+    whole = {
+        "read, cuda": "read, swath cuda", "read, cpu": "read, swath cpu", "read, GDAL": "read, GDAL",
+        "write": "write, swath cuda", "COG": "cog, swath cuda", "COG to /dev/shm": "cog to /dev/shm, swath cuda",
+    }  # fmt: skip
+    windows = {f"window, {who}": f"window, {how}" for who, how in (
+        ("cuda", "swath cuda"), ("cpu", "swath cpu"), ("GDAL", "GDAL"))}  # fmt: skip
+    chips = {f"chips, {order}": f"chips {order}, swath cuda" for order in ("random", "grid")}
+    body = []
+    for row in real["rows"]:
+        times = row["times"]
+        cells = [f"{row['name']} {row['codec']} p{row['predictor']}"]
+        cells += [
+            figure(row["pixels_bytes"] / min(times[key]) / 1e9 if key in times else None) for key in whole.values()
+        ]
+        cells += [figure(statistics.median(times[key]) * 1e3 if key in times else None) for key in windows.values()]
+        cells += [f"{row[key.split(',')[0]] / min(times[key]):.0f}" if key in times else "" for key in chips.values()]
+        made = row.get("write, swath cuda, bytes")
+        body.append([*cells, f"{made / row['file_bytes']:.3f}" if made else ""])
+    lines += table(["raster", *whole, *windows, *chips, "size of write"], body)
+    for row in real["rows"]:
+        times = row["times"]
+        if "fill pages" in times:
+            filled = row["cog, swath cuda, bytes"] / min(times["fill pages"]) / 1e9
+            reached = row["cog, swath cuda, bytes"] / min(times["cog to /dev/shm, swath cuda"]) / 1e9
+            lines.append(
+                f"- {row['name']} {row['codec']}: COG to /dev/shm {reached:.2f} GB/s, `pwrite` there {filled:.2f}"
+            )
+        if "stream, swath cuda" in times:
+            speed = row["stream bytes"] / min(times["stream, swath cuda"]) / 1e9
+            lines.append(
+                f"- {row['name']}: {row['stream bytes'] >> 30} GiB from dask of CuPy to a Zstd COG at {speed:.2f} GB/s"
+            )
+    faults = [f"{row['name']} {row['codec']}: {what} is wrong" for row in real["rows"] for what in row["wrong"]]
+    return lines, faults
+
+
 def python_tables(python: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Checks of the Python package, with figures and faults."""
     checks = python["checks"]
@@ -499,7 +543,7 @@ def main() -> int:
     contenders, writes = load(args.dir / "contenders.json"), load(args.dir / "writes.json")
     python, corrupted = load(args.dir / "python.json"), load(args.dir / "corrupted.json")
     killed = load(args.dir / "killed.json")
-    cold, stats = load(args.dir / "cold.json"), load(args.dir / "stats.json")
+    cold, stats, real = (load(args.dir / f"{name}.json") for name in ("cold", "stats", "real"))
     versions = args.versions.read_text().strip().splitlines() if args.versions and args.versions.exists() else []
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     faults: list[str] = []
@@ -557,6 +601,10 @@ def main() -> int:
         written, wrong = compare_writes(writes)
         faults += wrong
         lines += ["", *write_tables(written, writes), *write_details(written, writes)]
+    if real:
+        section, wrong = real_tables(real)
+        lines += section
+        faults += wrong
     if stats:
         section, wrong = stats_tables(stats)
         lines += section
@@ -572,8 +620,8 @@ def main() -> int:
     result = {
         "date": date, "machine": machine, "versions": versions, "ceilings": ceiling, "tests": tests,
         "sanitizer": sanitizer, "corrupted": corrupted, "killed": killed, "rows": rows, "faults": faults,
-        "writes": {**writes, "rows": written} if writes else None, "stats": stats, "cold": cold,
-        "python": python,
+        "writes": {**writes, "rows": written} if writes else None, "real": real, "stats": stats,
+        "cold": cold, "python": python,
     }  # fmt: skip
     if faults:
         lines += ["", "## Faults", "", *(f"- {fault}" for fault in faults)]

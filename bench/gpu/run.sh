@@ -200,7 +200,7 @@ real_status=0
 if [ "${only:-real}" = real ] && [ -n "$python" ] && [ -d "$here/real" ]; then
     say "real rasters"
     PYTHONPATH=$unpacked/python${PYTHONPATH:+:$PYTHONPATH} timeout -k 10 $((realing + 30)) "$python" "$here/real.py" \
-        --dir "$bench_dir-real" --rasters "$here/real" --out "$out/real.json" --bin "$bin" \
+        --dir "$bench_dir-real" --rasters "$here/real" --out "$out/real.json" \
         ${quick[@]+--size 8192} ${rivals:+--rivals "$rivals"} --deadline $(($(date +%s) + realing - 30)) 2>&1 |
         tee "$out/real.log"
     real_status=${PIPESTATUS[0]}
