@@ -526,11 +526,15 @@ impl PredictorChoice {
     ) -> Result<(usize, usize), Error> {
         let Window { x, y, width, height } = excerpt.window;
         let (mut changes, mut pixels) = (0, 0);
+        let mut last = Vec::new();
         for row in (y..y + height).step_by(height.div_ceil(ROWS_LOOKED_AT).max(1) as usize) {
             let line = Excerpt { window: Window::new(x, row, width, 1), bands: excerpt.bands.clone() };
             self.cut(rows, &line, Edge::RepeatColumns, tile)?;
-            changes += changes_of(tile, pixel);
+            let is_other = !last.is_empty() && !tile.starts_with(&last);
+            changes += changes_of(tile, pixel) + usize::from(is_other);
             pixels += tile.len() / pixel.max(1);
+            last.clear();
+            last.extend_from_slice(tile.get(tile.len().saturating_sub(pixel)..).unwrap_or_default());
         }
         Ok((changes, pixels))
     }
