@@ -71,9 +71,10 @@ pub(super) fn run(
                 && let Some(run) = runs.next()
             {
                 let mine = run.clone();
-                let start = || std::thread::Builder::new().spawn_scoped(scope, move || runner.run(mine));
+                let thread = std::thread::Builder::new();
                 // If the system has no more threads, this one does the work.
-                let found = swath_io::fork::starting(start).map_err(|_| runner.run(run.clone()));
+                let found = swath_io::fork::starting(|| thread.spawn_scoped(scope, move || runner.run(mine)))
+                    .map_err(|_| runner.run(run.clone()));
                 under_way.push_back((run, found));
             }
             let Some((run, found)) = under_way.pop_front() else { return Ok(None) };
