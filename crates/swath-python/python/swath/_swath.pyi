@@ -23,6 +23,7 @@ __all__ = [
     "codecs",
     "crs_of",
     "describe_devices",
+    "device_memory",
     "is_remote",
     "other_format",
     "shown",
