@@ -206,7 +206,8 @@ impl EncodeKernel {
             }
             if let Some(link) = self.link_function(memory)?.filter(|_| links > 0) {
                 let all = items.saturating_mul(LINK_SLICES).min(u64::from(link.resident) * 4);
-                // SAFETY: as below; the links of all tiles come before the parts of the blocks.
+                // SAFETY: tiles and lengths were checked to lie in their buffers; the links of all tiles fit into the scratch,
+                // before the parts of the encoder's blocks.
                 unsafe { streams.launch(stream, link, all as u32, &args, &buffers)? };
             }
             // SAFETY: tiles, pieces, lengths and sizes were checked to lie in their buffers; every block has its own part of

@@ -4,15 +4,14 @@ use crate::{
     driver::{
         launch::{
             decode_batch::DecodeLaunch,
-            slice::{check_len, ptx},
+            decode_steps::{DecodeSteps, GRAIN},
+            slice::ptx,
         },
         memory::streams::Streams,
     },
     error::DeviceError,
 };
 
-/// Scratch of a tile is a multiple of this.
-const GRAIN: usize = 256;
 /// Bytes of the codes of a Deflate block: `Codes` of `kernels/deflate/decode_codes.cuh`.
 const CODES_LEN: usize = 9008;
 /// Bytes of a `Stretch` of `kernels/deflate/decode_agree.cuh`, and decoded bytes for each, if the stream is as long as the tile.
@@ -48,39 +47,28 @@ pub(in crate::driver) fn launch_inflate_shared(
     batch: &DecodeLaunch<'_>,
 ) -> Result<(), DeviceError> {
     let count = batch.count as usize;
-    let Some(scratch) = batch.scratch.filter(|_| count > 0) else {
-        return if count == 0 {
-            Ok(())
-        } else {
-            Err(DeviceError::Internal("the scratch memory for shared Deflate tiles is missing".into()))
-        };
-    };
-    let each = scratch.len / count / GRAIN * GRAIN;
-    check_len("scratch of a tile", each, shared_scratch_len(batch.largest))?;
-    let memory = streams.memory();
-    let processors = memory.context.facts.multiprocessors.max(1) as usize;
+    if count == 0 {
+        return Ok(());
+    }
+    let processors = streams.memory().context.facts.multiprocessors.max(1) as usize;
     let parts = (PARTS_A_PROCESSOR * processors / batch.at_once.max(1)).clamp(1, MOST_PARTS);
     let spans = SPANS + batch.longest / (parts * PART_LEN);
-    let mut args = batch.args()?;
-    (args.scratch, args.scratch_len, args.flags) = (scratch.address()?, each as u64, parts as u32);
-    let mut buffers = batch.buffers();
-    buffers.push(scratch.buffer);
     let windows = count * batch.largest.div_ceil(WINDOW).max(1);
-    let spans = std::iter::repeat_n(("swath_inflate_span", count * parts), spans);
-    let rest = [
+    let mut kernels = vec![("swath_inflate_start", count)];
+    kernels.extend(std::iter::repeat_n(("swath_inflate_span", count * parts), spans));
+    kernels.extend([
         ("swath_inflate_finish", count),
         ("swath_inflate_cells", windows),
         ("swath_inflate_join", windows),
         ("swath_inflate_rest", count),
-    ];
-    for (name, most) in std::iter::once(("swath_inflate_start", count)).chain(spans).chain(rest) {
-        let function = memory.function("inflate_shared", ptx!("inflate_shared"), name)?;
-        let blocks = u32::try_from(most).unwrap_or(u32::MAX).min(function.resident).max(1);
-        // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers; the scratch holds
-        // `scratch_len` bytes for each tile.
-        unsafe { streams.launch(stream, function, blocks, &args, &buffers) }?;
-    }
-    Ok(())
+    ]);
+    let steps = DecodeSteps {
+        module: ("inflate_shared", ptx!("inflate_shared")),
+        flags: parts as u32,
+        scratch_len: shared_scratch_len(batch.largest),
+        kernels,
+    };
+    steps.launch(streams, stream, batch)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 pub(crate) mod cut;
 pub(crate) mod decode;
 pub(crate) mod decode_batch;
+mod decode_steps;
 pub(crate) mod encode;
 #[cfg(test)]
 mod encoder_tests;

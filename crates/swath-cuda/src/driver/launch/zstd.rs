@@ -5,7 +5,8 @@ use crate::{
     driver::{
         launch::{
             decode_batch::DecodeLaunch,
-            slice::{check_len, ptx},
+            decode_steps::{DecodeSteps, GRAIN},
+            slice::ptx,
         },
         memory::streams::Streams,
     },
@@ -14,8 +15,6 @@ use crate::{
 
 /// Least scratch of a tile: even small tiles have headers.
 const LEAST_SCRATCH: usize = 2 << 10;
-/// Scratch of a tile is a multiple of this.
-const GRAIN: usize = 256;
 /// Tiles for each block of a kernel that gives a tile a single lane.
 const TILES_A_BLOCK: usize = 32;
 /// Decoded bytes of a Zstd block, if an encoder fills it.
@@ -51,53 +50,38 @@ pub(in crate::driver) fn launch_zstd(
     shared: bool,
 ) -> Result<(), DeviceError> {
     let count = batch.count as usize;
-    let Some(scratch) = batch.scratch.filter(|_| count > 0) else {
-        return if count == 0 {
-            Ok(())
-        } else {
-            Err(DeviceError::Internal("the scratch memory for Zstd is missing".into()))
-        };
-    };
-    let each = scratch.len / count / GRAIN * GRAIN;
-    let needed = if shared { zstd_shared_scratch_len(batch.largest) } else { zstd_scratch_len(batch.largest) };
-    check_len("scratch of a tile", each, needed)?;
-    let mut args = batch.args()?;
-    (args.scratch, args.scratch_len, args.flags) =
-        (scratch.address()?, each as u64, if shared { VERIFY | SHARED } else { VERIFY });
-    let mut buffers = batch.buffers();
-    buffers.push(scratch.buffer);
+    if count == 0 {
+        return Ok(());
+    }
     let memory = streams.memory();
-    // Fewer tiles get more threads each (`kernels/zstd/NOTES.md`).
-    let execute = match batch.at_once.div_ceil(memory.context.facts.multiprocessors.max(1) as usize) {
-        0..=4 => "swath_zstd_execute_some",
-        _ => "swath_zstd_execute",
-    };
-    let windows = count.saturating_mul(batch.largest.div_ceil(WINDOW).max(1));
-    let last: &[(&str, usize)] = if shared {
-        &[("swath_zstd_cells", windows), ("swath_zstd_join", windows), ("swath_zstd_execute_rest", count)]
-    } else {
-        &[(execute, count)]
-    };
     // One block of threads for each Zstd block that has sequences, where all of them fit on the device.
     let compressed = count.saturating_mul(batch.largest.div_ceil(BLOCK_LEN).max(1));
     let chain = memory.function("zstd", ptx!("zstd"), "swath_zstd_sequences_few")?;
     let sequences =
         if compressed <= chain.resident as usize { "swath_zstd_sequences_few" } else { "swath_zstd_sequences" };
     let (by_lanes, by_blocks) = (count.div_ceil(TILES_A_BLOCK), likely_blocks(count, batch.largest));
-    let first = [
+    let mut kernels = vec![
         ("swath_zstd_walk", by_lanes),
         (sequences, by_blocks),
         ("swath_zstd_layout", by_lanes),
         (if shared { "swath_zstd_literals_few" } else { "swath_zstd_literals" }, by_blocks),
     ];
-    for (name, most) in first.into_iter().chain(last.iter().copied()) {
-        let function = memory.function("zstd", ptx!("zstd"), name)?;
-        let blocks = u32::try_from(most).unwrap_or(u32::MAX).min(function.resident).max(1);
-        // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers; the scratch holds
-        // `scratch_len` bytes for each tile.
-        unsafe { streams.launch(stream, function, blocks, &args, &buffers) }?;
+    if shared {
+        let windows = count.saturating_mul(batch.largest.div_ceil(WINDOW).max(1));
+        kernels.extend([("swath_zstd_cells", windows), ("swath_zstd_join", windows)]);
+        kernels.push(("swath_zstd_execute_rest", count));
+    } else {
+        // Fewer tiles get more threads each (`kernels/zstd/NOTES.md`).
+        let few = batch.at_once.div_ceil(memory.context.facts.multiprocessors.max(1) as usize) <= 4;
+        kernels.push((if few { "swath_zstd_execute_some" } else { "swath_zstd_execute" }, count));
     }
-    Ok(())
+    let steps = DecodeSteps {
+        module: ("zstd", ptx!("zstd")),
+        flags: if shared { VERIFY | SHARED } else { VERIFY },
+        scratch_len: if shared { zstd_shared_scratch_len(batch.largest) } else { zstd_scratch_len(batch.largest) },
+        kernels,
+    };
+    steps.launch(streams, stream, batch)
 }
 
 #[cfg(test)]
